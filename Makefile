@@ -1,0 +1,133 @@
+# Everything runs inside .venv; nothing here needs root. `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+# Extra arguments for pytest, as in: make test ARGS='-k cors -x'
+ARGS ?=
+
+# So many tests side by side (0: one after the other, as a debugger needs it). A file's tests stay together.
+JOBS ?= auto
+SPLIT := -n $(JOBS) --maxprocesses 4 --dist loadfile
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install dev run flask django reliable chat-express chat-python test soak unit lint format types test-oracle test-browser test-clients test-spark autobahn autobahn-limits clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --- installing: each stamp is made again only when pyproject.toml changed ------------------------------------------
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) not found: install Python 3.11 or later" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "make: gripproxy needs Python 3.11 or later, %s is %d.%d: name another with PYTHON=" % (sys.executable, v[0], v[1]))'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) has no venv module: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)/install: pyproject.toml | $(BIN)/python
+	$(PIP) --editable .
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/dev: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[dev,examples]'
+	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/install
+
+$(STAMPS)/examples: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[examples]'
+	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/install
+
+$(STAMPS)/browser: pyproject.toml $(STAMPS)/dev
+	$(PIP) --editable '.[dev,examples,browser]'
+	@touch $@
+
+$(STAMPS)/spark: pyproject.toml $(STAMPS)/dev
+	$(PIP) --editable '.[dev,browser,spark,test-spark]'
+	@touch $@
+
+NODE_MODULES := examples/chat_express/node_modules/.stamp tests/clients/node/node_modules/.stamp
+
+$(NODE_MODULES): %/node_modules/.stamp: %/package-lock.json
+	@for tool in node npm; do command -v $$tool >/dev/null || { echo "make: $$tool not found: apt-get install nodejs npm" >&2; exit 1; }; done
+	cd $* && npm ci --silent --no-audit --no-fund --no-update-notifier
+	@touch $@
+
+install: $(STAMPS)/install ## create .venv with gripproxy in it (.venv/bin/gripproxy)
+
+dev: $(STAMPS)/dev ## the same, with everything the tests and examples need
+
+# --- trying it ------------------------------------------------------------------------------------------------------
+
+run: $(STAMPS)/install ## start gripproxy with a demo to try in a browser (Ctrl-C ends it)
+	@$(BIN)/python examples/start.py demo $(ARGS)
+
+flask: $(STAMPS)/examples ## the same with the Flask example
+	@$(BIN)/python examples/start.py flask $(ARGS)
+
+django: $(STAMPS)/examples ## the same with the Django example
+	@$(BIN)/python examples/start.py django $(ARGS)
+
+reliable: $(STAMPS)/examples ## SSE, long-poll and WebSocket that miss nothing, on SQLite
+	@$(BIN)/python examples/start.py reliable $(ARGS)
+
+chat-express: $(STAMPS)/install examples/chat_express/node_modules/.stamp ## a chat over WebSockets with Express (apt: nodejs npm)
+	@$(BIN)/python examples/start.py chat-express $(ARGS)
+
+chat-python: $(STAMPS)/examples ## the same chat with Flask
+	@$(BIN)/python examples/start.py chat-python $(ARGS)
+
+# --- checking it ----------------------------------------------------------------------------------------------------
+
+test: $(STAMPS)/dev ## unit tests, then end-to-end and wire tests against gripproxy, then fault tests
+	$(BIN)/python -m pytest $(SPLIT) tests/unit $(ARGS)
+	$(BIN)/python -m pytest $(SPLIT) tests/e2e tests/wire $(ARGS)
+	$(BIN)/python -m pytest tests/faults $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ] # 5: ARGS chose none
+
+# Minutes, and more for tests/faults/soak.py, as in: make soak MINUTES=60 SOAK='--seed 7'
+MINUTES ?= 10
+SOAK ?=
+
+soak: $(STAMPS)/dev ## the fault tests for MINUTES=10 minutes: 520 clients, 50 channels, a fault every few seconds
+	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(SOAK)
+
+unit: $(STAMPS)/dev ## unit tests only (no sockets)
+	$(BIN)/python -m pytest $(SPLIT) tests/unit $(ARGS)
+
+lint: $(STAMPS)/dev ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(STAMPS)/dev ## let ruff rewrite
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(STAMPS)/dev ## mypy, strict
+	$(BIN)/mypy
+
+test-oracle: $(STAMPS)/dev ## the wire tests against a real Pushpin (apt: pushpin zurl)
+	@for tool in pushpin zurl; do command -v $$tool >/dev/null || { echo "make test-oracle: $$tool not found: apt-get install pushpin zurl" >&2; exit 1; }; done
+	@# What fails is tried once more: Pushpin itself loses some of what it gets on a busy machine. Ours has no second try.
+	$(BIN)/python -m pytest tests/wire --proxy=pushpin $(ARGS) || $(BIN)/python -m pytest tests/wire --proxy=pushpin --last-failed $(ARGS)
+
+test-browser: $(STAMPS)/browser ## EventSource and WebSockets in a headless browser (apt: chromium)
+	@command -v chromium >/dev/null || { echo "make test-browser: chromium not found: apt-get install chromium" >&2; exit 1; }
+	$(BIN)/python -m pytest tests/browser $(ARGS)
+
+test-clients: $(STAMPS)/dev $(NODE_MODULES) ## the GRIP client libraries for Node and Python (apt: nodejs npm)
+	$(BIN)/python -m pytest tests/clients $(ARGS)
+
+test-spark: $(STAMPS)/spark ## the Spark jobs, against DuckDB and on a cluster of three processes (apt: chromium)
+	@command -v chromium >/dev/null || { echo "make test-spark: chromium not found: apt-get install chromium" >&2; exit 1; }
+	$(BIN)/python -m pytest tests/spark --timeout=1800 $(ARGS)
+
+autobahn: $(STAMPS)/dev ## the Autobahn WebSocket suite through gripproxy (needs a Python 2.7; writes docs/autobahn.md)
+	$(BIN)/python -m tests.autobahn.run protocol compression
+
+autobahn-limits: $(STAMPS)/dev ## its cases of large messages
+	$(BIN)/python -m tests.autobahn.run limits
+
+clean: ## remove .venv and everything generated
+	rm -rf $(VENV) examples/reliable/messages.db* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis $(dir $(NODE_MODULES))

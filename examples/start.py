@@ -1,0 +1,235 @@
+"""Start an example with one command: its backend, and gripproxy in front of it.
+
+    python examples/start.py demo      (or flask, django, reliable, chat-express, chat-python)
+
+A backend is an ordinary web server. It learns from the environment where to listen (``PORT``) and where and with which
+key to reach gripproxy (``GRIP_URL`` over HTTP, ``GRIP_ZMQ_URL`` over ZeroMQ); everything else is the example's own.
+Ctrl-C ends both, gripproxy first, so that clients get a proper end of their response.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import NoReturn
+
+HERE = pathlib.Path(__file__).resolve().parent
+START_TIMEOUT = 20.0  # seconds until both ports must answer
+STOP_TIMEOUT = 10.0  # seconds until a process that was told to end is killed
+KEY = "a-demo-key-of-32-bytes-or-longer"
+
+CONF = """\
+[global]
+rundir={folder}/run
+
+[runner]
+http_port={address}:{port}
+log_level=2
+
+[proxy]
+routesfile={folder}/routes
+sig_iss=gripproxy
+sig_key={key}
+
+[handler]
+push_in_spec=tcp://127.0.0.1:{pull_port}
+push_in_sub_specs=tcp://127.0.0.1:{sub_port}
+push_in_http_addr=127.0.0.1
+push_in_http_port={control_port}
+command_spec=tcp://127.0.0.1:{command_port}
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """How to start one backend, and what to tell the person who did."""
+
+    command: tuple[str, ...]
+    about: str
+    target: str = ""
+    """Properties of the route's target, each with its comma."""
+
+
+CHAT = """\
+  in two windows        http://localhost:{port}/
+  publish directly      curl http://localhost:{control_port}/publish -d \\
+      '{{"items": [{{"channel": "{channel}", "formats": {{"ws-message": {{"content":
+      "{{\\"kind\\": \\"chat\\", \\"name\\": \\"curl\\", \\"text\\": \\"hello\\"}}"}}}}}}]}}'"""
+
+EXAMPLES = {
+    "demo": Example(
+        ("demo/app.py",),
+        """\
+  in a browser          http://localhost:{port}/
+  a stream of events    curl -N http://localhost:{port}/events
+  a long-poll           curl http://localhost:{port}/poll
+  publish by the app    curl -d 'hello' http://localhost:{port}/publish
+  publish directly      curl http://localhost:{control_port}/publish -d \\
+      '{{"items": [{{"channel": "demo", "formats": {{"http-stream": {{"content": "data: hi\\n\\n"}}}}}}]}}'""",
+    ),
+    "flask": Example(
+        ("flask_app/app.py",),
+        """\
+  in a browser          http://localhost:{port}/
+  a stream of lines     curl -N http://localhost:{port}/lines
+  a stream of events    curl -N http://localhost:{port}/events
+  a long-poll           curl http://localhost:{port}/poll
+  publish over HTTP     curl -d 'hello' http://localhost:{port}/publish/http
+  publish over ZeroMQ   curl -d 'hello' http://localhost:{port}/publish/zmq""",
+    ),
+    "django": Example(
+        ("django_app/manage.py", "runserver", "--noreload", "127.0.0.1:{backend_port}"),
+        """\
+  in a browser          http://localhost:{port}/
+  a stream of events    curl -N http://localhost:{port}/events
+  a long-poll           curl http://localhost:{port}/poll
+  publish               curl -d 'hello' http://localhost:{port}/publish""",
+    ),
+    "reliable": Example(
+        ("reliable/app.py",),
+        """\
+  in a browser          http://localhost:{port}/
+  post a message        curl -d 'hello' http://localhost:{port}/messages
+  server-sent events    curl -N http://localhost:{port}/events
+  a long-poll           curl 'http://localhost:{port}/poll?after=0'
+  a WebSocket           ws://localhost:{port}/ws
+  let a process die     kill -9 its id, which stands in the log above, and post on""",
+        target=",over_http",
+    ),
+    "chat-express": Example(("chat_express/app.mjs",), CHAT.replace("{channel}", "chat-express"), target=",over_http"),
+    "chat-python": Example(("chat_python/app.py",), CHAT.replace("{channel}", "chat-python"), target=",over_http"),
+}
+
+
+class Stop(BaseException):
+    """A signal asked us to end."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one example until a signal comes or one of its processes ends; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Start an example behind gripproxy.")
+    parser.add_argument("example", choices=sorted(EXAMPLES))
+    parser.add_argument("--address", default="127.0.0.1", help="where clients connect (default %(default)s)")
+    parser.add_argument("--port", type=int, default=7999, help="port for clients (default %(default)s)")
+    parser.add_argument("--control-port", type=int, default=5561, help="HTTP port for publishers (default %(default)s)")
+    parser.add_argument("--pull-port", type=int, default=5560, help="ZeroMQ PULL port (default %(default)s)")
+    parser.add_argument("--sub-port", type=int, default=5562, help="ZeroMQ SUB port (default %(default)s)")
+    parser.add_argument("--command-port", type=int, default=5563, help="ZeroMQ REP port (default %(default)s)")
+    parser.add_argument("--backend-port", type=int, default=8000, help="port of the backend (default %(default)s)")
+    options = vars(parser.parse_args(argv))
+    example = EXAMPLES[options.pop("example")]
+
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, _stop)
+    children: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        with tempfile.TemporaryDirectory(prefix="gripproxy-") as folder:
+            try:
+                _start(example, options, pathlib.Path(folder), children)
+                print(f"\nRunning. Try:\n\n{example.about.format(**options)}\n\nCtrl-C ends it.\n", flush=True)
+                _wait(children)
+            finally:
+                for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                    signal.signal(name, signal.SIG_IGN)
+                for child in reversed(children.values()):
+                    _end(child)
+    except Stop:
+        print("Ended.", flush=True)
+        return 0
+    except Failed as failed:
+        print(f"examples/start.py: {failed}", file=sys.stderr)
+        return 1
+
+
+class Failed(Exception):
+    """A process did not start, or ended by itself."""
+
+
+def _stop(_number: int, _frame: object) -> NoReturn:
+    raise Stop
+
+
+def _start(
+    example: Example, options: dict[str, int | str], folder: pathlib.Path, children: dict[str, subprocess.Popen[bytes]]
+) -> None:
+    for name in ("port", "control_port", "backend_port"):
+        _check_free(int(options[name]), "--" + name.replace("_", "-"))
+    (folder / "gripproxy.conf").write_text(CONF.format(folder=folder, key=KEY, **options))
+    (folder / "routes").write_text(f"* 127.0.0.1:{options['backend_port']}{example.target}\n")
+    environment = os.environ | {
+        "PORT": str(options["backend_port"]),
+        "GRIP_URL": f"http://127.0.0.1:{options['control_port']}?iss=gripproxy&key={KEY}",
+        "GRIP_ZMQ_URL": f"tcp://127.0.0.1:{options['command_port']}",
+    }
+    script, *arguments = [part.format(**options) for part in example.command]
+    program = "node" if script.endswith(".mjs") else sys.executable
+    if shutil.which(program) is None:
+        raise Failed(f"{program} not found: apt-get install nodejs npm")
+    commands = {
+        "the backend": ([program, str(HERE / script), *arguments], int(options["backend_port"])),
+        "gripproxy": (
+            [sys.executable, "-m", "gripproxy", "--config", str(folder / "gripproxy.conf")],
+            int(options["port"]),
+        ),
+    }
+    for name, (command, port) in commands.items():
+        # A session of its own: Ctrl-C in the terminal then reaches only this process, which ends the others in order.
+        children[name] = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+        _wait_for_port(name, children[name], port)
+    _wait_for_port("gripproxy", children["gripproxy"], int(options["control_port"]))
+
+
+def _check_free(port: int, option: str) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise Failed(f"port {port} cannot be used ({error.strerror}): choose another with {option}") from error
+
+
+def _wait_for_port(name: str, child: subprocess.Popen[bytes], port: int) -> None:
+    end = time.monotonic() + START_TIMEOUT
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise Failed(f"{name} did not answer on port {port} within {START_TIMEOUT:.0f} s") from error
+        try:
+            raise Failed(f"{name} did not start (exit status {child.wait(timeout=0.1)}): its message stands above")
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _wait(children: dict[str, subprocess.Popen[bytes]]) -> NoReturn:
+    pid, status = os.wait()
+    for name, child in children.items():
+        if child.pid == pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
+            raise Failed(f"{name} ended by itself with exit status {child.returncode}")
+    raise Failed(f"an unknown process {pid} ended")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(STOP_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,3 @@
+from gripproxy.cli import main
+
+raise SystemExit(main())

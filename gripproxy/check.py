@@ -1,0 +1,230 @@
+"""``gripproxy check``: is the configuration usable, and what would each route do?
+
+Everything that can be told without opening a socket. Exit status 0 if all is well, 1 if something deserves a look
+(unknown keys, skipped lines, missing files), and 2, from the caller, for a configuration that cannot be used.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from typing import TextIO
+
+from gripproxy.config import Config, parse_address
+from gripproxy.routes import Route, RoutesFile, Target
+from gripproxy.tls import CertificateError, Certificates
+
+__all__ = ["check", "describe"]
+
+
+def describe(route: Route) -> str:
+    """Return one line that says which requests a route takes, where they go, and what is changed."""
+    return f"{_condition(route)} -> {', then '.join(_target(target) for target in route.targets)}{_changes(route)}"
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _condition(route: Route) -> str:
+    kind = {None: "requests", "http": "HTTP requests", "ws": "WebSockets"}[route.proto]
+    words = [kind]
+    if not route.host:
+        words.append(f"that ask for route '{_text(route.id)}'")
+    elif route.host == b"*":
+        words.append("for any other host")
+    else:
+        words.append(f"for {_text(route.host)}")
+    if route.path_beg:
+        words.append(f"under {_text(route.path_beg)}")
+    if route.ssl is not None:
+        words.append("over TLS" if route.ssl else "without TLS")
+    return " ".join(words)
+
+
+def _target(target: Target) -> str:
+    what = "the test handler" if target.kind == "test" else f"{'https' if target.ssl else 'http'}://{target}"
+    notes = []
+    if target.ssl and target.insecure:
+        notes.append("certificate not verified")
+    elif target.ssl and target.trust_connect_host:
+        notes.append(f"certificate for {target.host}")
+    if target.client_cert:
+        notes.append(f"client certificate {target.client_cert}")
+    if target.host_header is not None:
+        notes.append(f"Host: {_text(target.host_header)}")
+    if target.over_http:
+        notes.append("WebSockets over HTTP" + (", one event per request" if target.one_event else ""))
+    if target.untrusted:
+        notes.append("access policy applies")
+    notes += [f"subscribes to {_text(sub)}" for sub in target.subs]
+    return what + (f" ({', '.join(notes)})" if notes else "")
+
+
+def _changes(route: Route) -> str:
+    changes = []
+    if route.explicit_id and route.host:
+        changes.append(f"id {_text(route.id)}")
+    if route.as_host is not None:
+        changes.append(f"Host becomes {_text(route.as_host)}")
+    example = (route.path_beg or b"/path").rstrip(b"/") + b"/x"
+    if (rewritten := route.rewrite_path(example)) != example:
+        changes.append(f"path {_text(example)} becomes {_text(rewritten)}")
+    if route.prefix:
+        changes.append(f"channels begin with {_text(route.prefix)}")
+    if route.sig_iss is not None or route.sig_key is not None:
+        changes.append("signed " + " ".join(filter(None, (_issuer(route), _key(route)))))
+    for name, value in route.set_headers:
+        changes.append(f"header {_text(name)}: {_text(value)}" if value else f"header {_text(name)} removed")
+    flags = (
+        (route.orig_headers, "original headers copied"),
+        (route.aco, "automatic CORS"),
+        (route.no_grip, "plain proxying, no GRIP"),
+        (route.debug, "debug responses"),
+    )
+    changes += [text for flag, text in flags if flag]
+    if route.log_level is not None:
+        changes.append(f"log level {route.log_level}")
+    return f"; {'; '.join(changes)}" if changes else ""
+
+
+def _issuer(route: Route) -> str:
+    return f"as {route.sig_iss}" if route.sig_iss is not None else ""
+
+
+def _key(route: Route) -> str:
+    # the key itself is a secret and is not shown
+    return "with a key of its own" if route.sig_key is not None else ""
+
+
+def check(config: Config, out: TextIO | None = None, *, verbose: bool = False) -> int:
+    """Print what the configuration does and what is wrong with it; return 0, or 1 if there are warnings.
+
+    Arguments: ``config`` as loaded; ``out`` a text stream, standard output if None; ``verbose`` to say of each key
+    of Pushpin that means nothing here where it stands, and why. Raises ConfigError if the routes file cannot be read.
+    """
+    source = RoutesFile.of(config)
+    table, problems = source.load()
+
+    def say(text: str) -> None:
+        print(text, file=out)
+
+    say(f"config: {config.path or 'none, built-in values'}")
+    for line in _listening(config):
+        say(f"  {line}")
+    say(f"routes: {source.path or ('--route' if config.overrides.routes else 'none, built-in test route')}")
+    for route in table.routes:
+        say(f"  {route.line}: {describe(route)}")
+    if config.ignored:
+        count = len(config.ignored)
+        names = ", ".join(name for name, _ in config.ignored)
+        say(f"{count} key{' of Pushpin means' if count == 1 else 's of Pushpin mean'} nothing here: {names}")
+        for _, text in config.ignored if verbose else ():
+            say(f"  {text}")
+    warnings = config.warnings + [str(problem) + (" (line skipped)" if problem.skipped else "") for problem in problems]
+    warnings += _findings(config, table.routes, source.path)
+    for warning in warnings:
+        say(f"warning: {warning}")
+    say(f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}" if warnings else "ok")
+    return 1 if warnings else 0
+
+
+def _listening(config: Config) -> list[str]:
+    runner, handler = config.runner, config.handler
+    lines = [f"clients: http port {port}" for port in runner.http_port]
+    lines += [f"clients: https port {port}" for port in runner.https_ports]
+    lines += [f"clients: unix socket {port}" for port in runner.local_ports]
+    if handler.push_in_http_port:
+        scheme = "https" if handler.control_tls_cert else "http"
+        guard = "with a key" if handler.control_key else "without a key"
+        host = f"[{handler.push_in_http_addr}]" if ":" in handler.push_in_http_addr else handler.push_in_http_addr
+        lines.append(f"publishers: {scheme}://{host}:{handler.push_in_http_port} {guard}")
+    if handler.push_in_spec:
+        lines.append(f"publishers: ZeroMQ PULL {handler.push_in_spec}")
+    verb = "connects to" if handler.push_in_sub_connect else "on"
+    lines += [f"publishers: ZeroMQ SUB {verb} {spec}" for spec in handler.push_in_sub_specs]
+    if handler.command_spec:
+        lines.append(f"commands: ZeroMQ REP {handler.command_spec}")
+    if handler.stats_spec:
+        lines.append(f"stats: ZeroMQ PUB {handler.stats_spec}")
+    counts = {"worker": config.proxy.workers, "handler": 1}
+    lines.append("processes: " + ", ".join(f"{counts[name]} {name}" for name in sorted(config.services)))
+    return lines
+
+
+def _findings(config: Config, routes: tuple[Route, ...], path: str | None) -> list[str]:
+    """Return what is no error of a single value but does not work, or is dangerous."""
+    runner, handler = config.runner, config.handler
+    found = []
+    if not (runner.http_port or runner.https_ports or runner.local_ports):
+        found.append("no http_port, https_ports or local_ports: clients have no way in")
+    if not routes:
+        found.append("there is no usable route: every request will be answered with an error")
+    for port in sorted({parse_address(text)[1] for text in runner.https_ports}):
+        try:
+            Certificates(config.certs_dir, port)
+        except CertificateError as error:
+            found.append(f"https port {port}: {error}")
+    found += _clashes(config)
+    if handler.push_in_http_port and not handler.control_key and not _loopback(handler.push_in_http_addr):
+        found.append(f"push_in_http_addr={handler.push_in_http_addr} is open to everybody: set control_key")
+    if handler.control_tls_cert:
+        trouble = _pair(handler.control_tls_cert, handler.control_tls_key)
+        if trouble:
+            found.append(f"control_tls_cert: {trouble}")
+    for route in routes:
+        for target in route.targets:
+            trouble = _pair(target.client_cert, target.client_key) if target.client_cert else None
+            if trouble:
+                found.append(f"{path or '--route'}:{route.line}: client_cert: {trouble}")
+            if target.one_event and not target.over_http:
+                found.append(f"{path or '--route'}:{route.line}: one_event does nothing without over_http")
+    return found
+
+
+def _clashes(config: Config) -> list[str]:
+    """Return the TCP ports that two keys want on the same or on all addresses."""
+    wanted: list[tuple[str, str, int]] = []
+    for key, texts in (("http_port", config.runner.http_port), ("https_ports", config.runner.https_ports)):
+        wanted += [(key, *parse_address(text)) for text in texts]
+    handler = config.handler
+    if handler.push_in_http_port:
+        wanted.append(("push_in_http_port", handler.push_in_http_addr, handler.push_in_http_port))
+    specs = [("push_in_spec", handler.push_in_spec), ("command_spec", handler.command_spec)]
+    specs.append(("stats_spec", handler.stats_spec))
+    if not handler.push_in_sub_connect:
+        specs += [("push_in_sub_specs", spec) for spec in handler.push_in_sub_specs]
+    for key, spec in specs:
+        host, _, number = spec.removeprefix("tcp://").rpartition(":")
+        if spec.startswith("tcp://") and number.isdigit():
+            wanted.append((key, host.strip("[]"), int(number)))
+    everywhere = ("", "*", "0.0.0.0", "::")
+    found = []
+    for index, (key, address, port) in enumerate(wanted):
+        for other, where, same in wanted[:index]:
+            if port == same and (address == where or address in everywhere or where in everywhere):
+                found.append(f"{other} and {key} both want port {port}")
+    return found
+
+
+def _loopback(address: str) -> bool:
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _pair(cert: str, key: str | None) -> str | None:
+    """Return what is wrong with a certificate and its key, None if they fit."""
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, password=_no_password)
+    except (OSError, ValueError) as error:
+        name = f"{cert}" if key is None else f"{cert} with {key}"
+        return f"{name} cannot be used: {error.strerror or error}" if isinstance(error, OSError) else f"{name}: {error}"
+    return None
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted: a server cannot ask for its password")

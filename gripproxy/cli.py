@@ -1,0 +1,218 @@
+"""The ``gripproxy`` command: its options and commands (docs/grip.md §1.9).
+
+Exit status: 0 after an ordered end, 1 when something failed while running, 2 when the command line or the
+configuration cannot be used (one message on standard error, no traceback).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from gripproxy import __version__
+from gripproxy.config import Config, ConfigError, load_config
+from gripproxy.listeners import ListenError, for_worker
+from gripproxy.log import log
+from gripproxy.process import Child, as_the_runner, raise_file_limit
+from gripproxy.routes import RoutesFile
+
+__all__ = ["main"]
+
+COMMANDS: Final = {
+    "worker": "run one worker by itself, under another supervisor",
+    "handler": "run the handler by itself, under another supervisor",
+    "publish": "publish messages, as pushpin-publish does",
+    "reload": "replace the processes of the running service, without losing a client",
+    "check": "check the configuration and the routes, and print what each route does",
+}
+
+USAGE_ERROR: Final = 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says which command's help to read; one line, exit status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE_ERROR, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"must be a whole number, not '{text}'")
+    return int(text)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every command that loads the configuration."""
+    parser.add_argument("--config", metavar="FILE", help="config file (default: none, built-in values)")
+    parser.add_argument("--port", metavar="[ADDR:]PORT", help="one plain HTTP port instead of those of the config")
+    parser.add_argument(
+        "--route", metavar="LINE", action="append", default=[], help="a route; replaces the routes file (repeatable)"
+    )
+    parser.add_argument(
+        "--id", metavar="N", type=_whole, help="instance number: ipc files named pN-…, tcp ports moved by N x 10"
+    )
+    parser.add_argument("--loglevel", metavar="X", help="0 errors to 3 debug, or component:level,…")
+    parser.add_argument("--logfile", metavar="FILE", help="log to a file instead of standard output")
+    parser.add_argument("--verbose", action="store_true", help="the same as --loglevel=3")
+    parser.add_argument("--ipc-prefix", metavar="PREFIX", help="prefix of ipc file names")
+    parser.add_argument("--port-offset", metavar="N", type=_whole, help="moves the tcp ports of publishing")
+    parser.add_argument("-m", "--merge-output", action="store_true", help=argparse.SUPPRESS)
+
+
+def _main_parser() -> argparse.ArgumentParser:
+    commands = "\n".join(f"  {name:10}{text}" for name, text in COMMANDS.items())
+    parser = _Parser(
+        prog="gripproxy",
+        usage="gripproxy [options] | gripproxy COMMAND …",
+        description="GRIP reverse proxy: adds realtime push to any web backend. Without options it listens on port "
+        "7999 and answers with its test handler.",
+        epilog=f"commands (each has --help):\n{commands}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _options(parser)
+    parser.add_argument("--version", action="version", version=f"gripproxy {__version__}")
+    return parser
+
+
+def _command_parser(command: str) -> argparse.ArgumentParser:
+    parser = _Parser(prog=f"gripproxy {command}", description=f"gripproxy {command}: {COMMANDS[command]}.")
+    parser.allow_abbrev = False
+    _options(parser)
+    if command == "worker":
+        parser.add_argument(
+            "--number", metavar="N", type=_whole, default=1, help="number of this worker; each has its own (default 1)"
+        )
+    if command == "reload":
+        parser.add_argument("--handler", action="store_true", help="replace the handler too, after the workers")
+        parser.add_argument("--no-wait", action="store_true", help="return when it has begun")
+    return parser
+
+
+def _split_command(argv: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the command (None: run everything) and the other arguments; options may stand before the command."""
+    position = 0
+    while position < len(argv):
+        word = argv[position]
+        if word in COMMANDS:
+            return word, [*argv[:position], *argv[position + 1 :]]
+        if not word.startswith("-"):
+            break
+        takes_value = word in ("--config", "--port", "--route", "--id", "--loglevel", "--logfile")
+        takes_value = takes_value or word in ("--ipc-prefix", "--port-offset")
+        position += 2 if takes_value else 1
+    return None, list(argv)
+
+
+def load(options: argparse.Namespace) -> Config:
+    """Load the configuration the options name. Raises ConfigError."""
+    return load_config(
+        options.config,
+        port=options.port,
+        id=options.id,
+        log_level=options.loglevel if options.loglevel is not None else "3" if options.verbose else None,
+        log_file=options.logfile,
+        routes=options.route,
+        ipc_prefix=options.ipc_prefix,
+        port_offset=options.port_offset,
+    )
+
+
+def _open_log(config: Config, process: str) -> None:
+    """Point the log to where the configuration says. ``process``: ``runner``, ``worker N`` or ``handler``."""
+    try:
+        log.configure(
+            config.log_level(process.partition(" ")[0]),
+            config.log_file,
+            json=config.runner.log_format == "json",
+            process=process,
+        )
+    except OSError as error:
+        raise ConfigError(None, None, f"--logfile: '{config.log_file}' cannot be opened: {error.strerror}") from error
+
+
+def _run(config: Config) -> int:
+    from gripproxy import runner
+
+    # a routes file that is not there stops the start here, with one message, and not in every worker
+    RoutesFile.of(config).load()
+    return runner.run(config)
+
+
+def _worker(config: Config, number: int) -> int:
+    from gripproxy import worker
+
+    child = Child.from_env()
+    config = as_the_runner(config)
+    _open_log(config, f"worker {number}")
+    _start_alone(config, child)
+    return worker.main(config, number, for_worker(config), child)
+
+
+def _handler(config: Config) -> int:
+    from handler import main as handler
+
+    child = Child.from_env()
+    config = as_the_runner(config)
+    _open_log(config, "handler")
+    _start_alone(config, child)
+    return handler.main(config, child)
+
+
+def _reload(config: Config, *, handler: bool, wait: bool) -> int:
+    from gripproxy import orders
+
+    def said(text: str) -> None:
+        print(f"gripproxy: {text}", flush=True)
+
+    try:
+        words = "reload handler" if handler else "reload"
+        failure = orders.give_order(orders.orders_path(config), words, said, wait=wait)
+    except orders.NobodyThere as error:
+        failure = str(error)
+    if failure:
+        print(f"gripproxy reload: error: {failure}", file=sys.stderr)
+        return 1
+    said("reloaded" if wait else "the reload goes on")
+    return 0
+
+
+def _start_alone(config: Config, child: Child) -> None:
+    """Do what the runner does for its children, for a process that runs by itself."""
+    if not child.supervised:
+        for warning in config.warnings:
+            log.warning("%s", warning)
+        raise_file_limit()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line ``argv`` (default: that of the process) and return the exit status."""
+    command, rest = _split_command(sys.argv[1:] if argv is None else argv)
+    if command == "publish":
+        from gripproxy import publish
+
+        return publish.main(rest)
+    parser = _main_parser() if command is None else _command_parser(command)
+    options = parser.parse_args(rest)
+    try:
+        config = load(options)
+        if command is None:
+            return _run(config)
+        if command == "worker":
+            return _worker(config, options.number)
+        if command == "handler":
+            return _handler(config)
+        if command == "reload":
+            return _reload(config, handler=options.handler, wait=not options.no_wait)
+        from gripproxy import check
+
+        return check.check(config, verbose=options.verbose)
+    except (ConfigError, ListenError) as error:
+        log.flush()
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        return 130

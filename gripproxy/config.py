@@ -1,0 +1,525 @@
+"""The config file: Pushpin's INI dialect, read into typed sections (docs/grip.md §1.8, §1.9).
+
+The dialect: ``key=value`` lines in sections, comments on lines of their own (``#`` or ``;``), lists separated by
+commas, where a quoted piece is one string, ``{rundir}`` style variables, and an ``include`` of lower priority.
+The keys themselves are in gripproxy.config_keys.
+
+Errors: ConfigError (the operator's fault; carries file, line and what would be right). A key that does not exist is
+no error but a line in ``Config.warnings``: config files of other versions have to load.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import fnmatch
+import ipaddress
+import os
+import pathlib
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gripproxy.config_ini import ConfigError, Raw, logical_lines, split_value
+from gripproxy.config_keys import (
+    ALIASES,
+    IGNORED,
+    NOT_YET,
+    SECTIONS,
+    SERVICES,
+    Globals,
+    Handler,
+    Proxy,
+    Runner,
+    cores,
+    default_rundir,
+)
+from gripproxy.config_values import (
+    MAX_SOCKET_PATH,
+    NETWORKS,
+    AccessPolicy,
+    LocalPort,
+    parse_address,
+    parse_local,
+    parse_octal,
+)
+
+__all__ = [
+    "AccessPolicy",
+    "Config",
+    "ConfigError",
+    "Globals",
+    "Handler",
+    "LocalPort",
+    "Overrides",
+    "Proxy",
+    "Runner",
+    "config_argv",
+    "load_config",
+    "parse_address",
+    "parse_local",
+]
+
+BUILTIN: Final = "built-in"
+"""The file name given for values that no file has."""
+
+MAX_INCLUDES: Final = 8
+"""Depth of includes. More is a file that includes itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What the command line changes (docs/grip.md §1.9). None and () leave the file's values."""
+
+    port: str | None = None
+    id: int | None = None
+    log_level: str | None = None
+    log_file: str | None = None
+    routes: tuple[str, ...] = ()
+    ipc_prefix: str | None = None
+    port_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A loaded configuration. Every path in it is absolute; port offsets are applied; picklable."""
+
+    path: str | None
+    """The config file, or None for the built-in values."""
+    globals: Globals
+    runner: Runner
+    proxy: Proxy
+    handler: Handler
+    overrides: Overrides
+    warnings: list[str] = field(default_factory=list)
+    """For the log at start and for ``check``: unknown keys and the like, each ``file:line: text``."""
+    ignored: list[tuple[str, str]] = field(default_factory=list)
+    """Pushpin's keys that mean nothing here, each its name, and where it stands and why."""
+
+    @property
+    def directory(self) -> str:
+        """Where relative files of the config are looked for: beside the config file, else the working directory."""
+        return os.path.dirname(self.path) if self.path else os.getcwd()
+
+    @property
+    def certs_dir(self) -> str:
+        """Directory of the certificates for https_ports, ``runner/certs`` next to the config file."""
+        return os.path.join(self.directory, "runner", "certs")
+
+    @property
+    def log_file(self) -> str | None:
+        """The file of --logfile, absolute, or None for the standard output."""
+        return os.path.abspath(self.overrides.log_file) if self.overrides.log_file else None
+
+    @property
+    def route_lines(self) -> tuple[str, ...]:
+        """The lines given with --route, which replace the routes file; the test route if there is no file at all."""
+        if self.overrides.routes:
+            return self.overrides.routes
+        return () if self.proxy.routesfile else ("* test",)
+
+    @property
+    def services(self) -> frozenset[str]:
+        """The kinds of process to start: ``worker``, ``handler``."""
+        return frozenset(SERVICES[name] for name in self.runner.services if name in SERVICES) - {"runner"}
+
+    def log_level(self, component: str) -> int:
+        """Return the log level of ``runner``, ``worker`` or ``handler``."""
+        return dict(self.runner.component_levels).get(component, self.runner.log_level)
+
+    def policy(self) -> AccessPolicy:
+        """Return the access policy for untrusted targets."""
+        return AccessPolicy(self.proxy.policy_allow, self.proxy.policy_deny)
+
+
+def config_argv(config: Config) -> list[str]:
+    """Return the options that make a child process load the same configuration."""
+    given = config.overrides
+    argv: list[str] = [] if config.path is None else [f"--config={config.path}"]
+    for option, value in (
+        ("--port", given.port),
+        ("--id", given.id),
+        ("--loglevel", given.log_level),
+        ("--logfile", config.log_file),
+        ("--ipc-prefix", given.ipc_prefix),
+        ("--port-offset", given.port_offset),
+    ):
+        if value is not None:
+            argv.append(f"{option}={value}")
+    argv += [f"--route={line}" for line in given.routes]
+    return argv
+
+
+def load_config(
+    path: str | None,
+    *,
+    port: str | None = None,
+    id: int | None = None,
+    log_level: str | None = None,
+    log_file: str | None = None,
+    routes: tuple[str, ...] | list[str] = (),
+    ipc_prefix: str | None = None,
+    port_offset: int | None = None,
+) -> Config:
+    """Load a config file, or the built-in values.
+
+    Arguments: ``path`` of the file, None for the built-in values (port 7999, the test routes); the others are the
+    command line's, as text: ``port`` ``[addr:]port``, ``id`` the number of the instance, ``log_level`` ``n`` or
+    ``component:n,...``, ``routes`` lines that replace the routes file. Raises ConfigError (docs/grip.md §1.8, §1.9).
+    """
+    given = Overrides(port, id, log_level, log_file, tuple(routes), ipc_prefix, port_offset)
+    return _Loader(None if path is None else os.path.abspath(path), given).load()
+
+
+class _Loader:
+    """One load: files into raw values, raw values into sections."""
+
+    def __init__(self, path: str | None, overrides: Overrides) -> None:
+        self.path = path
+        self.overrides = overrides
+        self.raw: dict[tuple[str, str], Raw] = {}
+        self.warnings: list[str] = []
+        self.ignored: list[tuple[str, str]] = []
+        self.variables: dict[str, str] = {}
+
+    def load(self) -> Config:
+        if self.path is not None:
+            self.read(self.path, 0)
+        else:
+            self.raw = {
+                (section, item.name): Raw(item.metadata["builtin"], BUILTIN, None)
+                for section, cls in SECTIONS.items()
+                for item in dataclasses.fields(cls)
+                if item.metadata.get("builtin") is not None
+            }
+        self.override()
+        # rundir and ipc_prefix may stand in every other value, so they go first
+        self.variables["libdir"] = self.libdir()
+        rundir = self.raw.get(("global", "rundir")) or self.raw.get(("runner", "rundir"))
+        self.variables["rundir"] = os.path.abspath(self.expand(rundir)) if rundir and rundir.text else default_rundir()
+        prefix = self.raw.get(("global", "ipc_prefix"))
+        self.variables["ipc_prefix"] = self.expand(prefix) if prefix else Globals().ipc_prefix
+        offset = self.raw.get(("global", "port_offset"))
+        self.offset = self.number("port_offset", offset, 0, 65534) if offset else 0
+        sections = {name: self.section(name, cls) for name, cls in SECTIONS.items()}
+        self.unknown()
+        return self.finish(sections)
+
+    def libdir(self) -> str:
+        raw = self.raw.get(("global", "libdir"))
+        return raw.text if raw and raw.text else Globals().libdir
+
+    def override(self) -> None:
+        """Put the command line's values over the file's."""
+        given = self.overrides
+        if given.id is not None:
+            if not 0 <= given.id <= 6553:
+                raise ConfigError(None, None, f"--id must be 0 to 6553, not {given.id}")
+            self.raw["global", "ipc_prefix"] = Raw(f"p{given.id}-", "--id", None)
+            self.raw["global", "port_offset"] = Raw(str(given.id * 10), "--id", None)
+        if given.ipc_prefix is not None:
+            self.raw["global", "ipc_prefix"] = Raw(given.ipc_prefix, "--ipc-prefix", None)
+        if given.port_offset is not None:
+            self.raw["global", "port_offset"] = Raw(str(given.port_offset), "--port-offset", None)
+        if given.port is not None:
+            for name in ("https_ports", "local_ports"):
+                self.raw.pop(("runner", name), None)
+            self.raw["runner", "http_port"] = Raw(given.port, "--port", None)
+        if given.log_level is not None:
+            self.raw["runner", "log_level"] = Raw(given.log_level, "--loglevel", None)
+
+    def read(self, path: str, depth: int) -> None:
+        """Read one file and what it includes; values already there are of higher priority."""
+        try:
+            with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+                text = file.read()
+        except OSError as error:
+            raise ConfigError(path, None, f"cannot be read: {error.strerror}") from error
+        values: dict[tuple[str, str], Raw] = {}
+        section = ""
+        for number, line in logical_lines(text):
+            if line.startswith("["):
+                if not line.endswith("]"):
+                    raise ConfigError(path, number, f"section '{line}' has no closing ']'")
+                section = line[1:-1].strip()
+                continue
+            name, equals, value = line.partition("=")
+            name = name.strip()
+            if not equals or not name:
+                raise ConfigError(path, number, f"'{line}' is neither 'key=value' nor '[section]'")
+            if (section, name) in values:
+                first = values[section, name].line
+                self.warnings.append(f"{path}:{number}: '{name}' was given in line {first} already; this one is used")
+            values[section, name] = Raw(value.strip(), path, number)
+        include = values.get(("global", "include"))
+        self.raw = values | self.raw
+        if include is not None and include.text:
+            self.include(include, path, depth)
+
+    def include(self, include: Raw, path: str, depth: int) -> None:
+        if depth >= MAX_INCLUDES:
+            raise include.error(f"more than {MAX_INCLUDES} includes within each other")
+        internal = include.text.endswith("{libdir}/internal.conf")
+        self.variables["libdir"] = self.libdir()
+        target = os.path.join(os.path.dirname(path), self.expand(include))
+        # Pushpin keeps the addresses of its own parts there: without Pushpin there is no such file
+        if internal and not os.path.exists(target):
+            return
+        if not os.path.exists(target):
+            raise include.error(f"include file '{target}' does not exist")
+        self.read(target, depth + 1)
+
+    def section(self, section: str, cls: type[Any]) -> Any:
+        values: dict[str, Any] = {}
+        for item in dataclasses.fields(cls):
+            raw = self.raw.get((section, item.name))
+            if raw is None:
+                for (where, older), name in ALIASES.items():
+                    if (where, name) == (section, item.name):
+                        raw = self.raw.get((section, older))
+            # the networks have a default that has to be read like a value; an empty one means "none"
+            if item.metadata["kind"] == "nets":
+                raw = raw or Raw(",".join(item.metadata["default"]), BUILTIN, None)
+            elif raw is None or raw.text == "" or item.metadata["kind"] == "derived":
+                continue
+            values[item.name] = self.value(item.name, raw, item.metadata)
+        if section == "runner":
+            level = self.raw.get(("runner", "log_level"))
+            if level is not None and level.text:
+                values["log_level"], values["component_levels"] = self.levels(level)
+        for name, value in values.items():
+            if value and (section, name) in NOT_YET:
+                self.warnings.append(f"{_place(self.blame(section, name))}not supported yet: {name}")
+        return cls(**values)
+
+    def value(self, name: str, raw: Raw, rules: Any) -> Any:
+        """Return the value of one key, checked. Raises ConfigError."""
+        kind = rules["kind"]
+        if kind in ("int", "port"):
+            number = self.number(name, raw, rules["low"], rules["high"])
+            return self.shift(raw, number) if kind == "port" else number
+        if kind == "seconds":
+            return self.seconds(name, raw, rules["low"])
+        text = self.expand(raw)
+        if kind == "bool":
+            return self.boolean(name, raw, text)
+        if kind == "level":
+            return 0
+        if kind == "path":
+            return os.path.abspath(text)
+        if kind == "file":
+            return os.path.join(self.base(), text)
+        if kind in ("sign", "verify", "secret"):
+            self.check_key(name, raw, text, kind)
+            return text
+        if kind == "str":
+            if rules["choices"] and text not in rules["choices"]:
+                raise raw.error(f"{name} must be one of {', '.join(rules['choices'])}, not '{text}'")
+            return text
+        items = [text] if kind in ("metrics", "octal", "spec") else self.items(raw)
+        read = getattr(self, f"read_{kind}", None)
+        try:
+            checked = tuple(items) if read is None else tuple(read(raw, item) for item in items)
+        except ValueError as error:
+            raise raw.error(f"{name}: {error}") from error
+        if kind == "nets":
+            return tuple(network for group in checked for network in group)
+        return checked[0] if kind in ("metrics", "octal", "spec") else checked
+
+    def base(self) -> str:
+        return os.path.dirname(self.path) if self.path else os.getcwd()
+
+    def check_key(self, name: str, raw: Raw, text: str, use: str) -> None:
+        """See that a key can be read and is good for its use: ``sign``, ``verify``, or ``secret`` (no PEM)."""
+        # imported here because not every process of the server needs the cryptography it loads
+        from gripproxy.grip.signature import KeyProblem, load_key
+
+        try:
+            key = load_key(text, pathlib.Path(self.base()))
+        except KeyProblem as error:
+            raise raw.error(f"{name}: {error}") from error
+        if key is not None and use == "sign" and not key.can_sign:
+            raise raw.error(f"{name} is a public key; signing needs the private key")
+        if key is not None and use == "secret" and key.algorithm != "HS256":
+            raise raw.error(f"{name} must be a shared secret, not a key for {key.algorithm}")
+
+    def expand(self, raw: Raw) -> str:
+        """Return the unquoted text with variables replaced."""
+        return self.replace(raw, ",".join(split_value(raw)))
+
+    def items(self, raw: Raw) -> list[str]:
+        return [item for item in (self.replace(raw, piece) for piece in split_value(raw)) if item]
+
+    def replace(self, raw: Raw, text: str) -> str:
+        for name, value in self.variables.items():
+            text = text.replace("{" + name + "}", value)
+        return text
+
+    def number(self, name: str, raw: Raw, low: float | None, high: float | None) -> int:
+        text = self.expand(raw)
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+            raise raw.error(f"{name} must be a whole number, not '{text}'")
+        number = int(text)
+        self.bounds(name, raw, number, low, high)
+        return number
+
+    def seconds(self, name: str, raw: Raw, low: float | None) -> float:
+        text = self.expand(raw)
+        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text):
+            raise raw.error(f"{name} must be a number of seconds, not '{text}'")
+        number = float(text)
+        self.bounds(name, raw, number, low, None)
+        return number
+
+    def bounds(self, name: str, raw: Raw, number: float, low: float | None, high: float | None) -> None:
+        if (low is not None and number < low) or (high is not None and number > high):
+            limit = f"at least {low:g}" if high is None else f"{low or 0:g} to {high:g}"
+            raise raw.error(f"{name} must be {limit}, not {number:g}")
+
+    def boolean(self, name: str, raw: Raw, text: str) -> bool:
+        if text.lower() in ("true", "1", "yes", "on"):
+            return True
+        if text.lower() in ("false", "0", "no", "off"):
+            return False
+        raise raw.error(f"{name} must be true or false, not '{text}'")
+
+    def levels(self, raw: Raw) -> tuple[int, tuple[tuple[str, int], ...]]:
+        """Read ``n`` or ``component:n,...`` (docs/grip.md §1.9)."""
+        general, single = 2, {}
+        for item in self.items(raw):
+            component, colon, level = item.rpartition(":")
+            if not re.fullmatch(r"[0-9]{1,3}", level):
+                raise raw.error(f"log_level must be 0 to 3 or component:level, not '{item}'")
+            if not colon or component == "default":
+                general = min(int(level), 3)
+            elif component in SERVICES:
+                single[SERVICES[component]] = min(int(level), 3)
+            else:
+                self.warnings.append(f"{_place(raw)}log_level: no component '{component}' (runner, worker, handler)")
+        return general, tuple(sorted(single.items()))
+
+    def shift(self, raw: Raw, port: int) -> int:
+        if not port:
+            return 0
+        if port + self.offset > 65535:
+            raise raw.error(f"port {port} and the port offset {self.offset} make more than 65535")
+        return port + self.offset
+
+    def read_ports(self, raw: Raw, item: str) -> str:
+        parse_address(item)
+        return item
+
+    def read_locals(self, raw: Raw, item: str) -> str:
+        local = os.path.abspath(item.partition("?")[0]) + item[len(item.partition("?")[0]) :]
+        parse_local(local)
+        return local
+
+    def read_metrics(self, raw: Raw, item: str) -> str:
+        if not item.startswith("ipc://"):
+            parse_address(item)
+        return item
+
+    def read_forwarded(self, raw: Raw, item: str) -> str:
+        if not re.fullmatch(r"append|truncate:[0-9]{1,9}", item):
+            raise ValueError(f"must be a list of 'truncate:N' and 'append', not '{item}'")
+        return item
+
+    def read_octal(self, raw: Raw, item: str) -> int:
+        return parse_octal(item)
+
+    def read_nets(self, raw: Raw, item: str) -> tuple[str, ...]:
+        if item in NETWORKS:
+            return NETWORKS[item]
+        try:
+            return (str(ipaddress.ip_network(item, strict=False)),)
+        except ValueError as error:
+            raise ValueError(f"'{item}' is no network (10.0.0.0/8) and none of {', '.join(NETWORKS)}") from error
+
+    def read_spec(self, raw: Raw, item: str) -> str:
+        scheme, _, address = item.partition("://")
+        if scheme == "ipc" and address:
+            return item
+        match = re.fullmatch(r"tcp://(.+):([0-9]{1,5}|\*)", item)
+        if match is None:
+            raise ValueError(f"must be tcp://address:port or ipc://path, not '{item}'")
+        host, port = match.groups()
+        if port == "*":
+            return item
+        if not 1 <= int(port) <= 65535:
+            raise ValueError(f"port must be 1 to 65535, not {port}")
+        return f"tcp://{host}:{self.shift(raw, int(port))}"
+
+    read_specs = read_spec
+
+    def unknown(self) -> None:
+        """Note the keys and sections that do not exist here, each with the nearest name that does."""
+        missing: set[str] = set()
+        for (section, name), raw in self.raw.items():
+            if section not in SECTIONS:
+                if section not in missing:
+                    missing.add(section)
+                    near = _nearest(section, list(SECTIONS))
+                    text = f"unknown section [{section}]{near}" if section else f"'{name}' stands before any [section]"
+                    self.warnings.append(_place(raw) + text)
+                continue
+            names = [item.name for item in dataclasses.fields(SECTIONS[section]) if item.metadata["kind"] != "derived"]
+            if name in names or (section, name) in ALIASES:
+                continue
+            why = next((why for pattern, why in IGNORED[section].items() if fnmatch.fnmatchcase(name, pattern)), None)
+            if why is not None:
+                self.ignored.append((name, f"{_place(raw)}{name} in [{section}]: {why}"))
+                continue
+            elsewhere = [
+                other for other, cls in SECTIONS.items() if name in {item.name for item in dataclasses.fields(cls)}
+            ]
+            near = f" (it belongs to [{elsewhere[0]}])" if elsewhere else _nearest(name, names)
+            self.warnings.append(f"{_place(raw)}unknown key '{name}' in [{section}]{near}")
+
+    def finish(self, sections: dict[str, Any]) -> Config:
+        """Resolve what depends on several keys, and check what only makes sense together."""
+        shared: Globals = dataclasses.replace(
+            sections["global"], rundir=self.variables["rundir"], ipc_prefix=self.variables["ipc_prefix"]
+        )
+        longest = os.fsencode(f"{shared.rundir}/{shared.ipc_prefix}runner")
+        if len(longest) > MAX_SOCKET_PATH:
+            raise self.blame("global", "rundir").error(
+                f"rundir is too long: sockets in it would have {len(longest)} bytes, {MAX_SOCKET_PATH} are possible"
+            )
+        if "/" in shared.ipc_prefix:
+            raise self.blame("global", "ipc_prefix").error(f"ipc_prefix must have no '/', not '{shared.ipc_prefix}'")
+        proxy: Proxy = sections["proxy"]
+        runner: Runner = sections["runner"]
+        handler: Handler = sections["handler"]
+        if bool(handler.control_tls_cert) != bool(handler.control_tls_key):
+            given = "control_tls_cert" if handler.control_tls_cert else "control_tls_key"
+            raise self.blame("handler", given).error("control_tls_cert and control_tls_key need each other")
+        routesfile = ""
+        if self.path is not None:
+            routesfile = os.path.join(os.path.dirname(self.path), proxy.routesfile or "routes")
+        proxy = dataclasses.replace(
+            proxy,
+            routesfile=routesfile,
+            workers=proxy.workers or cores(),
+            max_open_requests=min(proxy.max_open_requests or runner.client_maxconn, runner.client_maxconn),
+        )
+        handler = dataclasses.replace(
+            handler, message_rate=max(handler.message_rate, 0), message_hwm=max(handler.message_hwm, 0)
+        )
+        config = Config(self.path, shared, runner, proxy, handler, self.overrides, self.warnings, self.ignored)
+        if not config.services:
+            raise self.blame("runner", "services").error(
+                f"services names no process: '{','.join(runner.services)}' (proxy and handler exist)"
+            )
+        return config
+
+    def blame(self, section: str, name: str) -> Raw:
+        return self.raw.get((section, name)) or Raw("", BUILTIN, None)
+
+
+def _place(raw: Raw) -> str:
+    return f"{raw.file}: " if raw.line is None else f"{raw.file}:{raw.line}: "
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    found = difflib.get_close_matches(name, names, 1, 0.4)
+    return f" (did you mean '{found[0]}'?)" if found else ""

@@ -1,0 +1,104 @@
+"""Values of the config that have a form of their own: addresses to listen on, unix sockets, access policies.
+
+Errors: ValueError with what is wrong; the loader adds the key, file and line.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl
+
+__all__ = ["MAX_SOCKET_PATH", "NETWORKS", "AccessPolicy", "LocalPort", "parse_address", "parse_local", "parse_octal"]
+
+MAX_SOCKET_PATH: Final = 107
+"""Bytes a unix socket path may have (sockaddr_un without its final zero)."""
+
+NETWORKS: Final[dict[str, tuple[str, ...]]] = {
+    "loopback": ("127.0.0.0/8", "::1/128", "0.0.0.0/8", "::/128"),
+    "private": ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"),
+    "link-local": ("169.254.0.0/16", "fe80::/10"),
+}
+"""Words for groups of networks in policy_allow and policy_deny. The unspecified addresses reach the own machine."""
+
+
+class AccessPolicy:
+    """Which resolved addresses an ``untrusted`` target may have. Arguments: networks as in the config, checked."""
+
+    __slots__ = ("_allow", "_deny")
+
+    def __init__(self, allow: tuple[str, ...], deny: tuple[str, ...]) -> None:
+        self._allow = [ipaddress.ip_network(text) for text in allow]
+        self._deny = [ipaddress.ip_network(text) for text in deny]
+
+    def allows(self, address: str) -> bool:
+        """Return whether ``address`` (an IP address as text, with or without a zone) may be connected to."""
+        try:
+            ip = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        # ::ffff:127.0.0.1 reaches 127.0.0.1, and so must obey its rule
+        mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+        address_of = mapped or ip
+        if any(address_of in network for network in self._allow):
+            return True
+        return not any(address_of in network for network in self._deny)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPort:
+    """A unix socket to listen on. ``mode`` is None if the umask decides; user and group may be names or numbers."""
+
+    path: str
+    mode: int | None = None
+    user: str | None = None
+    group: str | None = None
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Split ``[addr:]port`` (IPv6 addresses in brackets) into address ("" if none) and port (1 to 65535).
+
+    Raises ValueError saying what is wrong (docs/grip.md §1.8).
+    """
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        try:
+            ipaddress.IPv6Address(host.partition("%")[0])
+        except ValueError as error:
+            raise ValueError(f"'{host}' is not an IPv6 address") from error
+    elif ":" in host:
+        raise ValueError(f"an IPv6 address needs brackets: '[{host}]:{port}'")
+    elif colon and not host:
+        raise ValueError("no address before ':'")
+    if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
+        raise ValueError(f"port must be 1 to 65535, not '{port}'")
+    return ("" if host == "*" else host), int(port)
+
+
+def parse_local(text: str) -> LocalPort:
+    """Split ``path[?mode=octal&user=name&group=name]``. Raises ValueError saying what is wrong (docs/grip.md §1.8)."""
+    path, _, query = text.partition("?")
+    if not path:
+        raise ValueError("no path")
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
+        raise ValueError(f"path has {len(os.fsencode(path))} bytes, a unix socket path has at most {MAX_SOCKET_PATH}")
+    values: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in ("mode", "user", "group"):
+            raise ValueError(f"unknown parameter '{name}' (mode, user and group exist)")
+        if not value:
+            raise ValueError(f"'{name}' has no value")
+        values[name] = value
+    mode = values.get("mode")
+    return LocalPort(path, parse_octal(mode) if mode is not None else None, values.get("user"), values.get("group"))
+
+
+def parse_octal(text: str) -> int:
+    """Return a file mode written in octal. Raises ValueError for anything else."""
+    if not re.fullmatch(r"[0-7]{1,4}", text):
+        raise ValueError(f"mode must be octal like 660, not '{text}'")
+    return int(text, 8)

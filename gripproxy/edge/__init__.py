@@ -1,0 +1,1 @@
+"""The I/O shell: client and backend connections, timers."""

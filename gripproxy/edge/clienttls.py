@@ -1,0 +1,23 @@
+"""TLS contexts for connections to targets (docs/grip.md §1.4)."""
+
+from __future__ import annotations
+
+import ssl
+
+from gripproxy.routes import Target
+
+__all__ = ["target_context"]
+
+
+def target_context(target: Target) -> ssl.SSLContext:
+    """Return the TLS context of a target: verified unless ``insecure``, with its client certificate if it has one.
+
+    Raises OSError or ssl.SSLError if the client certificate cannot be loaded: the operator's fault.
+    """
+    context = ssl.create_default_context()
+    if target.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if target.client_cert is not None:
+        context.load_cert_chain(target.client_cert, target.client_key)
+    return context

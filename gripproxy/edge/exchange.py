@@ -1,0 +1,600 @@
+"""One client request on its way to a backend and the answer on its way back (docs/grip.md §2).
+
+An exchange belongs to a client connection while the request is in flight. It ends with a response sent, with a hold
+begun, or with an error; a held request that asks the backend again gets a new exchange.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gripproxy.edge.backend import BackendConnection, Blocked, HostPool
+from gripproxy.edge.decoding import BodyDecoder, DecodingError
+from gripproxy.edge.encoding import error_response, framing_lines
+from gripproxy.edge.forwarding import FORWARD_METHODS_IDEMPOTENT, Forwarder, host_name
+from gripproxy.edge.holding import begin_hold, passes_through
+from gripproxy.edge.parser import Request
+from gripproxy.edge.routing import find_route, has_events, is_secure
+from gripproxy.edge.testbackend import test_response
+from gripproxy.grip.cors import cors_headers
+from gripproxy.grip.filters import FilterError, ResponseFilter
+from gripproxy.grip.instruct import INSTRUCT_TYPE, InstructError, parse_instruct
+from gripproxy.grip.response import Response
+from gripproxy.routes import Route
+from gripproxy.tally import NOBODY
+
+if TYPE_CHECKING:
+    from gripproxy.edge.client import ClientConnection
+    from gripproxy.worker import Worker
+
+__all__ = ["GRIP_REQUEST_MAX", "GRIP_RESPONSE_MAX", "Exchange"]
+
+GRIP_REQUEST_MAX: Final = 100_000
+"""Request body in bytes that is kept for a hold to repeat (docs/grip.md §10)."""
+
+GRIP_RESPONSE_MAX: Final = 100_000
+"""Response body in bytes of a GRIP response that is buffered (docs/grip.md §10)."""
+
+UPLOAD_WAIT_MAX: Final = 128 * 1024
+"""Request body bytes that wait for a backend connection before the client is not read."""
+
+NEVER: Final = float("inf")
+
+# Ways of a response.
+WAITING, RELAY, BUFFER, THROUGH = range(4)
+"""No head yet; relayed as it comes; GRIP and buffered whole; GRIP stream too large to buffer, relayed, then held."""
+
+_RESPONSE_DROPPED: Final = frozenset((b"connection", b"keep-alive", b"transfer-encoding"))
+
+CHECK_TEXT: Final = "Served by gripproxy, licensed under the Apache License 2.0."
+
+
+class Exchange:
+    """The state of one request in flight. Implements ``gripproxy.edge.backend.Sink``."""
+
+    __slots__ = (
+        "_asked",
+        "_backend",
+        "_chunked",
+        "_code",
+        "_complete",
+        "_decoder",
+        "_forwarder",
+        "_fresh",
+        "_head",
+        "_headers",
+        "_index",
+        "_kept",
+        "_kept_size",
+        "_last_ids",
+        "_parts",
+        "_pool",
+        "_reason",
+        "_sent",
+        "_size",
+        "_way",
+        "_worker",
+        "because",
+        "began",
+        "client",
+        "deadline",
+        "figures",
+        "request",
+        "route",
+        "secure",
+        "serial",
+        "trusted",
+    )
+
+    def __init__(
+        self,
+        client: ClientConnection,
+        worker: Worker,
+        request: Request,
+        serial: int,
+        route: Route | None = None,
+        last_ids: tuple[tuple[bytes, bytes], ...] = (),
+        because: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        self.client = client
+        self._worker = worker
+        self.request = request
+        self.serial = serial
+        self.route = route
+        self._last_ids = last_ids
+        self.because = because
+        """Items for which a held request is repeated: (channel name, id)."""
+        self.began = worker.clock()
+        self.deadline = NEVER
+        self.figures = NOBODY
+        """What it counts for, from when it has a route."""
+        self._asked = 0.0
+        self._index = 0
+        self._pool: HostPool | None = None
+        self._backend: BackendConnection | None = None
+        self._forwarder: Forwarder | None = None
+        self.trusted = False
+        self.secure = False
+        self._kept: list[bytes] | None = request.body
+        self._kept_size = sum(map(len, request.body)) if request.body else 0
+        self._fresh = False
+        self._way = WAITING
+        self._code = 0
+        self._reason = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head = b""
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._sent = False
+        self._chunked = False
+        self._complete = False
+        self._decoder: BodyDecoder | None = None
+
+    # --- the request
+
+    def start(self) -> None:
+        """Find the route and send the request to its first target."""
+        request, worker = self.request, self._worker
+        if request.check:
+            self._respond(error_response(200, CHECK_TEXT))
+            return
+        settings = worker.forward_settings
+        self.secure = is_secure(request, self.client.secure, settings)
+        if self.route is None:
+            route = find_route(request, False, self.secure, worker.routes, settings)
+            if route is None:
+                host = host_name(request.host or b"localhost").decode("latin-1")
+                self._fail(502, f"No route for host: {host}")
+                return
+            self.route = route
+        self._try()
+
+    def _try(self) -> None:
+        route = self.route
+        assert route is not None
+        target = route.targets[self._index]
+        forwarder = self._forwarder = self._worker.forwarder(route, self._index)
+        request = self.request
+        if not self._index:
+            self.trusted = forwarder.trusted(request)
+            if self.figures is NOBODY:
+                self.figures = self._worker.tally.request(self, route, self._kept_size)
+        if target.over_http and not self.trusted and has_events(request):
+            self._fail(403, "Client not allowed to send WebSocket events directly.")
+            return
+        if target.kind == "test":
+            if not request.complete:
+                self._fail(502, "Error while proxying to origin.", "The test target takes no streamed body.")
+                return
+            answer = test_response(forwarder.path(request.target), route.path_beg, self._kept_size)
+            self.on_head(answer.code, answer.reason, answer.headers)
+            self.on_body(answer.body)
+            self.on_complete()
+            self.on_batch()
+            return
+        server_name = host_name(forwarder.host(request.host)).decode("latin-1") if target.ssl else ""
+        self._pool = self._worker.pool.host(target, server_name)
+        self._pool.acquire(self, self._fresh)
+
+    def on_connected(self, connection: BackendConnection) -> None:
+        self._backend = connection
+        request, forwarder, client = self.request, self._forwarder, self.client
+        assert forwarder is not None
+        body = b"".join(self._kept) if self._kept else b""
+        self._asked = self._worker.clock()
+        self.figures.server_content_bytes_sent += len(body)
+        if request.complete:
+            length: int | None = len(body)
+            self.deadline = self._asked + self._worker.config.proxy.response_timeout
+        elif request.length >= 0:
+            length = request.length
+        else:
+            length = None
+            body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+        head = forwarder.head(request, length, client.peer, self.secure, self.trusted, self._last_ids)
+        self.figures.server_header_bytes_sent += len(head)
+        connection.send(head + body if body else head, request.method == b"HEAD")
+        if not request.complete:
+            client.resume()
+            if self._kept_size > GRIP_REQUEST_MAX:
+                self._kept = None
+
+    def request_body(self, data: bytes) -> None:
+        """More of the client's body has come."""
+        self._kept_size += len(data)
+        self.figures.client_content_bytes_received += len(data)
+        backend = self._backend
+        if backend is None:
+            assert self._kept is not None
+            self._kept.append(data)
+            if self._kept_size > UPLOAD_WAIT_MAX:
+                self.client.pause()
+            return
+        if self._kept is not None:
+            # Kept for a retry or a hold, up to what may be held.
+            self._kept.append(data)
+            if self._kept_size > GRIP_REQUEST_MAX:
+                self._kept = None
+        self.figures.server_content_bytes_sent += len(data)
+        backend.write(b"%x\r\n%b\r\n" % (len(data), data) if self.request.length < 0 else data)
+
+    def request_complete(self) -> None:
+        """The client's body is complete."""
+        if self._backend is not None:
+            if self.request.length < 0:
+                self._backend.write(b"0\r\n\r\n")
+            if self._way == WAITING:
+                self.deadline = self._worker.clock() + self._worker.config.proxy.response_timeout
+
+    def on_request_blocked(self, blocked: bool) -> None:
+        if not self.request.complete:
+            if blocked:
+                self.client.pause()
+            else:
+                self.client.resume()
+
+    def on_connect_failed(self, error: Exception) -> None:
+        route = self.route
+        assert route is not None
+        target = route.targets[self._index]
+        self._worker.log.info("%s %s: target %s: %s", self.request.method, self.request.target, target, error)
+        if isinstance(error, Blocked):
+            self._fail(502, "Error while proxying to origin.", "Error: Origin host/IP blocked.")
+            return
+        if self._index + 1 < len(route.targets):
+            self._index += 1
+            self._fresh = False
+            self._try()
+            return
+        tried = ", ".join(f"{t.host}:{t.port}" for t in route.targets if t.kind != "test")
+        self._fail(502, "Error while proxying to origin.", f"Unable to connect to any targets. Tried: {tried}")
+
+    # --- the response
+
+    def on_interim(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        # 100 answers our own Expect handling; the rest is for the client (RFC 9110 §15.2), HTTP/1.1 only.
+        if code != 100 and self.request.minor and self._way == WAITING:
+            lines = b"".join(b"%b: %b\r\n" % header for header in headers if header[0].lower()[:5] != b"grip-")
+            self.client.write(b"HTTP/1.1 %d %b\r\n%b\r\n" % (code, reason, lines))
+
+    def on_head(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        worker, request, route = self._worker, self.request, self.route
+        assert route is not None
+        now = worker.clock()
+        if self._asked:
+            worker.tally.answered(now - self._asked)
+        self.deadline = now + worker.config.proxy.backend_body_timeout
+        out = [b"HTTP/1.%d %d %b\r\n" % (request.minor, code, reason)]
+        grip = sized = False
+        for header in headers:
+            low = header[0].lower()
+            if low in _RESPONSE_DROPPED:
+                continue
+            if low == b"content-length":
+                sized = True
+            elif low[:5] == b"grip-" or (
+                low == b"content-type" and header[1].partition(b";")[0].strip().lower() == INSTRUCT_TYPE
+            ):
+                grip = True
+            elif low == b"content-encoding" and request.method != b"HEAD":
+                self._decoder = BodyDecoder.of(header[1])
+                if self._decoder is not None:
+                    continue
+            out.append(b"%b: %b\r\n" % header)
+        self.figures.server_header_bytes_received += self._backend.head_size if self._backend is not None else 0
+        if grip and not route.no_grip and not self.trusted:
+            self._way = BUFFER
+            self._code, self._reason = code, reason
+            self._headers = headers
+            return
+        self._way = RELAY
+        self._code = code
+        if worker.cors(route):
+            out += [b"%b: %b\r\n" % header for header in cors_headers(request.headers, headers)]
+        if self._decoder is not None and sized:
+            sized = False
+            out = [line for line in out if line[:15].lower() != b"content-length:"]
+        if request.method != b"HEAD" and code != 204 and code != 304 and not sized:
+            self._chunked = bool(request.minor)
+            request.keep_alive = request.keep_alive and self._chunked
+        out.append(framing_lines(request.minor, self._chunked, request.keep_alive, worker.retiring))
+        self._head = b"".join(out)
+        self.figures.client_header_bytes_sent += len(self._head)
+
+    def on_body(self, data: bytes) -> None:
+        self.figures.server_content_bytes_received += len(data)
+        if self._decoder is not None:
+            self._decoder.put(data)
+            self._decode(self._decoder)
+        elif self._way == RELAY:
+            # The head leaves with the first of the body: one system call for most responses.
+            self._size += len(data)
+            self.figures.client_content_bytes_sent += len(data)
+            head = self._head
+            if self._chunked:
+                data = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+            if head:
+                self._head = b""
+                data = head + data
+                self._sent = True
+            self.client.write(data)
+        else:
+            self._body(data)
+
+    def _body(self, data: bytes) -> None:
+        """Body bytes as the client is meant to see them."""
+        if self._way == RELAY:
+            self._size += len(data)
+            self.figures.client_content_bytes_sent += len(data)
+            if data:
+                self._flush()
+                self.client.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        elif self._way == BUFFER:
+            self._parts.append(data)
+            self._size += len(data)
+            if self._size > GRIP_RESPONSE_MAX:
+                self._too_large()
+        elif self._way == THROUGH and data:
+            self._size += len(data)
+            self.figures.client_content_bytes_sent += len(data)
+            self.client.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+
+    def _decode(self, decoder: BodyDecoder) -> None:
+        while decoder.waiting and not self.client.blocked and self._way != WAITING:
+            try:
+                piece = decoder.take()
+            except DecodingError as error:
+                self._broken(f"content coding: {error}")
+                return
+            self._body(piece)
+
+    def _flush(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._sent = True
+            self.client.write(head)
+
+    def on_complete(self) -> None:
+        self._complete = True
+
+    def on_batch(self) -> None:
+        if self._way == RELAY and self._head:
+            if self._complete and self._chunked and self._decoder is None:
+                # An empty chunked body.
+                self._head += b"0\r\n\r\n"
+                self._chunked = False
+            self._flush()
+        if self._complete:
+            if self._decoder is None or not self._decoder.waiting:
+                self._finish()
+        elif self._way != WAITING:
+            if not self.client.blocked:
+                self.deadline = self._worker.clock() + self._worker.config.proxy.backend_body_timeout
+            elif self._backend is not None:
+                self.deadline = NEVER
+                self._backend.pause()
+
+    def client_blocked(self, blocked: bool) -> None:
+        """The client does not take the response as fast as it comes, or does again."""
+        if self._way == WAITING:
+            # It is still busy with the response before this one; the backend's time is running.
+            return
+        if blocked:
+            self.deadline = NEVER
+            if self._backend is not None:
+                self._backend.pause()
+            return
+        if self._decoder is not None and self._decoder.waiting:
+            self._decode(self._decoder)
+            if self.client.blocked:
+                return
+            if self._complete and not self._decoder.waiting:
+                self._finish()
+                return
+        self.deadline = self._worker.clock() + self._worker.config.proxy.backend_body_timeout
+        if self._backend is not None:
+            self._backend.resume()
+
+    def _finish(self) -> None:
+        """The backend's response is complete."""
+        if self._decoder is not None and not self._decoder.whole:
+            self._broken("content coding: the body ends too early")
+            return
+        backend, self._backend = self._backend, None
+        request = self.request
+        if backend is not None:
+            if request.complete:
+                backend.release()
+            else:
+                backend.abort()
+        if not request.complete:
+            request.keep_alive = False
+        if self._way == RELAY:
+            if self._chunked:
+                self.client.write(b"0\r\n\r\n")
+            self._log(self._code)
+            self.client.finished(request.keep_alive)
+        elif self._way == BUFFER:
+            self._grip(Response(self._code, self._reason, self._headers, b"".join(self._parts)))
+        elif self._way == THROUGH:
+            self._hold(b"")
+
+    # --- GRIP
+
+    def _decoded_headers(self) -> list[tuple[bytes, bytes]]:
+        if self._decoder is None:
+            return self._headers
+        return [header for header in self._headers if header[0].lower() != b"content-encoding"]
+
+    def _grip(self, response: Response) -> None:
+        response.headers = self._decoded_headers()
+        try:
+            instruct = parse_instruct(response)
+        except InstructError as error:
+            self._fail(
+                502,
+                "Error while proxying to origin.",
+                f"Failed to parse accept instructions: {error.detail}",
+            )
+            return
+        if instruct.mode is None and (instruct.next is None or self.request.method == b"HEAD"):
+            if any(channel.filters for channel in instruct.channels):
+                try:
+                    ids = ResponseFilter([n for channel in instruct.channels for n in channel.filters], instruct.meta)
+                    instruct.response.body = ids.feed(instruct.response.body) + ids.finish()
+                except FilterError as error:
+                    self.refuse(f"filter error: {error}")
+                    return
+            self._respond(instruct.response)
+            return
+        if self._kept_size > GRIP_REQUEST_MAX:
+            self._fail(400, "Request too large to accept GRIP instruct.")
+            return
+        if not self.request.complete:
+            # There is no whole request to repeat, and what is still to come of it would pile up here.
+            self._fail(502, "Error while proxying to origin.", "GRIP instruct before the end of the request.")
+            return
+        begin_hold(self._worker, self.client, self, instruct, opened=False)
+
+    def _too_large(self) -> None:
+        """More than may be buffered: a plain stream hold is passed through, anything else refused (§4.2)."""
+        route = self.route
+        assert route is not None
+        try:
+            instruct = parse_instruct(Response(self._code, self._reason, self._decoded_headers(), b""))
+            streamable = passes_through(instruct, self._headers)
+        except InstructError as error:
+            self.refuse(f"Failed to parse accept instructions: {error.detail}")
+            return
+        if not streamable:
+            target = route.targets[self._index]
+            self.refuse(f"GRIP instruct response too large from {target.host}:{target.port}")
+            return
+        if self._kept_size > GRIP_REQUEST_MAX:
+            self._refuse_with(400, "Request too large to accept GRIP instruct.", "")
+            return
+        if not self.request.complete:
+            self.refuse("GRIP instruct before the end of the request.")
+            return
+        self._way = THROUGH
+        self._chunked = self.client.begin_stream(self.with_cors(instruct.response))
+        self._sent = True
+        parts, self._parts = self._parts, []
+        self.client.write_body(b"".join(parts), self._chunked)
+
+    def _hold(self, body: bytes) -> None:
+        """A stream whose initial body was passed through is complete: subscribe now."""
+        instruct = parse_instruct(Response(self._code, self._reason, self._decoded_headers(), body))
+        begin_hold(self._worker, self.client, self, instruct, opened=True)
+
+    def body_for_hold(self) -> bytes:
+        """Return the request body, kept for repeating the request."""
+        return b"".join(self._kept) if self._kept else b""
+
+    @property
+    def target_index(self) -> int:
+        """Which of the route's targets answered."""
+        return self._index
+
+    def with_cors(self, response: Response) -> Response:
+        assert self.route is not None
+        if self._worker.cors(self.route):
+            response.headers = response.headers + cors_headers(self.request.headers, response.headers)
+        return response
+
+    # --- ends
+
+    def refuse(self, debug: str) -> None:
+        """The backend's response is of no use; ``debug`` says why, in debug mode."""
+        self._refuse_with(502, "Error while proxying to origin.", debug)
+
+    def _refuse_with(self, status: int, text: str, debug: str) -> None:
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            backend.abort()
+        self._way = WAITING
+        self._fail(status, text, debug)
+
+    def on_failed(self, why: str, stale: bool, clean: bool = True) -> None:
+        self._backend = None
+        request = self.request
+        if (
+            stale
+            and not self._fresh
+            and self._kept is not None
+            and self._way == WAITING
+            and request.method in FORWARD_METHODS_IDEMPOTENT
+        ):
+            # The backend closed an idle connection just as it was used again (RFC 9112 §9.3.1).
+            self._fresh = True
+            assert self._pool is not None
+            self._pool.acquire(self, fresh=True)
+            return
+        self._broken(why)
+
+    def _broken(self, why: str) -> None:
+        """The backend cannot be relied on for the rest of this response."""
+        route = self.route
+        assert route is not None
+        target = route.targets[self._index]
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            backend.abort()
+        self._worker.log.warning(
+            "%s %s: backend %s:%d: %s", self.request.method, self.request.target, target.host, target.port, why
+        )
+        if self._sent:
+            # A clean end would look like a complete response (docs/grip.md §2.5).
+            self._log(self._code)
+            self.client.abort()
+            return
+        self._head = b""
+        self._way = WAITING
+        self._fail(502, "Error while proxying to origin.")
+
+    def expire(self) -> None:
+        """The deadline has passed."""
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            backend.abort()
+        waited = "response head" if self._way == WAITING else "more of the response body"
+        self._worker.log.warning("%s %s: backend sent no %s in time", self.request.method, self.request.target, waited)
+        if self._sent:
+            self.client.abort()
+            return
+        self._way = WAITING
+        self._head = b""
+        self._fail(504, "Error while proxying to origin.", "The backend did not answer in time.")
+
+    def abort(self) -> None:
+        """The client is gone: whatever is under way for it ends."""
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            backend.abort()
+        elif self._pool is not None:
+            self._pool.forget(self)
+        self._log(0)
+
+    def _respond(self, response: Response) -> None:
+        if not self.request.complete:
+            self.request.keep_alive = False
+        self._log(response.code)
+        if self.route is not None:
+            self.with_cors(response)
+        self.client.send_response(response, self.request)
+
+    def _fail(self, status: int, text: str, debug: str = "") -> None:
+        route = self.route
+        shown = debug if debug and route is not None and self._worker.debug(route) else text
+        if debug:
+            self._worker.log.info("%s %s: %s", self.request.method, self.request.target, debug)
+        self._respond(error_response(status, shown))
+
+    def unavailable(self) -> None:
+        """The handler does not confirm holds."""
+        self._fail(500, "Accept service unavailable.")
+
+    def _log(self, code: int) -> None:
+        worker = self._worker
+        if worker.log.level >= 2:
+            worker.log_request(self.client, self, code, self._size)

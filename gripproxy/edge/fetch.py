@@ -1,0 +1,221 @@
+"""Requests the proxy makes for itself: what filters ask, and the news that a session has gone.
+
+A link on the session's own scheme, host and port goes through its route like a client's request (docs/grip.md §6.6);
+any other is connected to directly.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from gripproxy.edge.backend import BackendConnection, HostPool
+from gripproxy.edge.forwarding import grip_last, host_name
+from gripproxy.edge.parser import Request
+from gripproxy.grip.links import LinkError, resolve, split
+from gripproxy.grip.response import Response
+from gripproxy.routes import Route, Target
+
+if TYPE_CHECKING:
+    from gripproxy.worker import Worker
+
+__all__ = ["FETCH_MAX", "Fetch", "Pace"]
+
+FETCH_MAX: Final = 100_000
+"""Bytes of an answer that are taken; a longer one counts as a failure."""
+
+
+class Fetch:
+    """One request of our own. Implements ``gripproxy.edge.backend.Sink``.
+
+    ``done(response | None)`` is called once: None for a failure of any kind or after ``timeout`` seconds.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        route: Route,
+        base: bytes,
+        link: bytes,
+        method: bytes,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes,
+        timeout: float,
+        done: Callable[[Response | None], None],
+        last_ids: tuple[tuple[bytes, bytes], ...] = (),
+        limit: int = FETCH_MAX,
+    ) -> None:
+        self._worker = worker
+        self._done: Callable[[Response | None], None] | None = done
+        self._route = route
+        self._method = method
+        self._body = body
+        self._last_ids = last_ids
+        self._limit = limit
+        self._backend: BackendConnection | None = None
+        self._pool: HostPool | None = None
+        self._response: Response | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._complete = False
+        self._index = 0
+        self._timer = worker.loop.call_later(timeout, self._expire)
+        try:
+            uri = resolve(base, link)
+            here, there = split(base), split(uri)
+        except LinkError as error:
+            worker.log.info("link %s: %s", link, error)
+            worker.loop.call_soon(self._finish, None)
+            return
+        authority = uri.split(b"/", 3)[2]
+        self._request = Request(method, there.target, [(b"Host", authority), *headers], 1)
+        self._request.host = authority
+        self._request.complete = True
+        self._request.length = len(body)
+        self._uri = uri
+        self._direct: Target | None = None
+        if (here.tls, here.host, here.port) != (there.tls, there.host, there.port):
+            untrusted = route.targets[0].untrusted
+            self._direct = Target("host", there.host, there.port, ssl=there.tls, untrusted=untrusted)
+        self._try()
+
+    def _try(self) -> None:
+        worker = self._worker
+        target = self._direct or self._route.targets[self._index]
+        if target.kind == "test":
+            worker.loop.call_soon(self._finish, None)
+            return
+        forwarder = worker.forwarder(self._route, self._index)
+        name = self._direct.host if self._direct else host_name(forwarder.host(self._request.host)).decode("latin-1")
+        self._pool = worker.pool.host(target, name)
+        self._pool.acquire(self)
+
+    def on_connected(self, connection: BackendConnection) -> None:
+        self._backend = connection
+        forwarder = self._worker.forwarder(self._route, self._index)
+        request = self._request
+        if self._direct is None:
+            head = forwarder.head(request, len(self._body), lambda: b"", False, False, self._last_ids)
+        else:
+            lines = b"".join(b"%b: %b\r\n" % header for header in request.headers)
+            length = b"Content-Length: %d\r\n" % len(self._body) if self._method != b"GET" else b""
+            head = b"%b %b HTTP/1.1\r\n%b%b%b%b\r\n" % (
+                request.method,
+                request.target,
+                lines,
+                length,
+                forwarder.grip_headers(),
+                grip_last(self._last_ids),
+            )
+        connection.send(head + self._body, False)
+
+    def on_connect_failed(self, error: Exception) -> None:
+        self._worker.log.info("%s %s: %s", self._method, self._uri, error)
+        if self._direct is None and self._index + 1 < len(self._route.targets):
+            self._index += 1
+            self._try()
+            return
+        self._finish(None)
+
+    def on_head(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        self._response = Response(code, reason, headers)
+
+    def on_interim(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        """Nothing to do: nobody waits for interim responses."""
+
+    def on_body(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size <= self._limit:
+            self._parts.append(data)
+
+    def on_complete(self) -> None:
+        self._complete = True
+
+    def on_batch(self) -> None:
+        if self._size > self._limit:
+            self._finish(None)
+        elif self._complete and self._response is not None:
+            self._response.body = b"".join(self._parts)
+            self._finish(self._response)
+
+    def on_failed(self, why: str, stale: bool, clean: bool = True) -> None:
+        self._backend = None
+        if stale and clean and self._pool is not None:
+            self._pool.acquire(self, fresh=True)
+            return
+        self._worker.log.info("%s %s: %s", self._method, self._uri, why)
+        self._finish(None)
+
+    def on_request_blocked(self, blocked: bool) -> None:
+        """Nothing to do: the whole request has been handed over."""
+
+    def _expire(self) -> None:
+        """It has taken too long."""
+        self._finish(None)
+
+    def abandon(self) -> None:
+        """Nobody wants to know any more."""
+        self._done = _nobody
+        self._finish(None)
+
+    def _finish(self, response: Response | None) -> None:
+        done, self._done = self._done, None
+        if done is None:
+            return
+        self._timer.cancel()
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            if self._complete:
+                backend.release()
+            else:
+                backend.abort()
+        elif self._pool is not None:
+            self._pool.forget(self)
+        done(response)
+
+
+def _nobody(response: Response | None) -> None:
+    """Stands in for whoever asked."""
+
+
+class Pace:
+    """Starts things at a limited rate, in batches, in order; at most ``most`` wait, further ones are refused.
+
+    ``arm(seconds, callback)`` is the loop's call_later.
+    """
+
+    def __init__(
+        self, rate: int, interval: float, most: int, arm: Callable[[float, Callable[[], None]], object]
+    ) -> None:
+        self._batch = max(1, round(rate * interval))
+        self._interval = interval
+        self._most = most
+        self._arm = arm
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._running = False
+
+    def add(self, start: Callable[[], object]) -> bool:
+        """Have ``start`` called when its turn comes. Returns False if too many wait."""
+        if len(self._waiting) >= self._most:
+            return False
+        self._waiting.append(start)
+        if not self._running:
+            self._running = True
+            self._run()
+        return True
+
+    def _run(self) -> None:
+        for _ in range(min(self._batch, len(self._waiting))):
+            self._waiting.popleft()()
+        if self._waiting:
+            self._arm(self._interval, self._run)
+            return
+
+        def rest() -> None:
+            self._running = False
+            if self._waiting:
+                self._running = True
+                self._run()
+
+        self._arm(self._interval, rest)

@@ -1,0 +1,281 @@
+"""How a client's request is written to a backend: the rules of docs/grip.md §2.1 to §2.4 for one route and target.
+
+Sans-I/O. Everything that does not depend on the request is compiled once per route and target.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from gripproxy.edge.parser import Request
+from gripproxy.grip.forwarded import ForwardedFor, cdn_loop
+from gripproxy.grip.signature import Key, Signer, verify
+from gripproxy.routes import Route, Target
+
+__all__ = ["FEATURES", "FORWARD_METHODS_IDEMPOTENT", "ForwardSettings", "Forwarder", "grip_last", "host_name"]
+
+FEATURES: Final = (
+    b"status, link:next, link:gone, filter:skip-self, filter:skip-users, filter:require-sub, "
+    b"filter:build-id, filter:var-subst, filter:http-check, filter:http-modify, ws:prev-id"
+)
+"""Value of Grip-Feature, as the newest version sends it for what there is here (docs/grip.md §2.2): no ``session``. Our
+own is ``ws:prev-id``: a WebSocket's ``subscribe`` may have a prev-id (docs/websocket-reliability.md)."""
+
+FORWARD_METHODS_IDEMPOTENT: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"))
+"""Methods that may be sent twice (RFC 9110 §9.2.2)."""
+
+_DROPPED: Final = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"accept-encoding",
+        b"content-encoding",
+        b"transfer-encoding",
+        b"expect",
+    )
+)
+_HANDSHAKE_DROPPED: Final = frozenset(
+    (b"upgrade", b"sec-websocket-extensions", b"sec-websocket-key", b"sec-websocket-version", b"content-length")
+)
+_OVER_HTTP_DROPPED: Final = frozenset(
+    (
+        b"upgrade",
+        b"sec-websocket-extensions",
+        b"accept",
+        b"connection-id",
+        b"content-length",
+        b"content-type",
+        b"content-bytes-replayed",
+    )
+)
+_LINE_BREAK: Final = re.compile(rb"[\r\n\0]")
+_MARK: Final = b"eb9bf0f5-"
+
+
+def grip_last(last_ids: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Return the Grip-Last lines for (channel, last id) pairs (docs/grip.md §6.5).
+
+    Published ids are any text; one with a line break would become a header of its own, and is left out.
+    """
+    return b"".join(
+        [
+            b"Grip-Last: %b; last-id=%b\r\n" % pair
+            for pair in last_ids
+            if not _LINE_BREAK.search(pair[0]) and not _LINE_BREAK.search(pair[1])
+        ]
+    )
+
+
+def host_name(host: bytes) -> bytes:
+    """Return a Host header's host without its port, lower-case; an IPv6 address keeps its brackets off."""
+    if host.startswith(b"["):
+        return host[1:].partition(b"]")[0].lower()
+    return host.partition(b":")[0].lower()
+
+
+class ForwardSettings:
+    """The settings of ``[proxy]`` that shape forwarded requests, parsed once.
+
+    ``signer(key, issuer)`` returns a shared Signer.
+    """
+
+    def __init__(
+        self,
+        forwarded_for: ForwardedFor,
+        forwarded_for_trusted: ForwardedFor,
+        accept_proto: bool,
+        set_proto: str,
+        need_mark: frozenset[bytes],
+        accept_route: bool,
+        cdn_token: bytes,
+        upstream_key: Key | None,
+    ) -> None:
+        self.forwarded_for = forwarded_for
+        self.forwarded_for_trusted = forwarded_for_trusted
+        self.accept_proto = accept_proto
+        self.set_proto = set_proto
+        self.need_mark = need_mark
+        self.accept_route = accept_route
+        self.cdn_token = cdn_token
+        self.upstream_key = upstream_key
+
+
+class Forwarder:
+    """Writes request heads for one route and one of its targets.
+
+    ``clock`` returns the time of day in seconds.
+    """
+
+    def __init__(
+        self, route: Route, target: Target, settings: ForwardSettings, signer: Signer | None, clock: Callable[[], float]
+    ) -> None:
+        self.route = route
+        self.target = target
+        self._settings = settings
+        self._signer = signer
+        self._clock = clock
+        self._second = -1
+        self._grip = b""
+        self._host = target.host_header or route.as_host
+        self._rewrites = bool(route.path_rem or route.replace_beg is not None)
+        self._sets = tuple((name, name.lower(), value) for name, value in route.set_headers)
+        drops = set(_DROPPED) | {low for _, low, _ in self._sets}
+        if settings.accept_proto or settings.set_proto != "false":
+            drops |= {b"x-forwarded-proto", b"x-forwarded-protocol"}
+        if settings.accept_route:
+            drops.add(b"pushpin-route")
+        if settings.cdn_token:
+            drops.add(b"cdn-loop")
+        self._drops = frozenset(drops)
+        self._default_port = b":443" if target.ssl else b":80"
+
+    def trusted(self, request: Request) -> bool:
+        """Whether the client is a GRIP proxy that signed with ``upstream_key`` (docs/grip.md §2.4)."""
+        key = self._settings.upstream_key
+        if key is None:
+            return False
+        for name, value in request.headers:
+            if len(name) == 8 and name.lower() == b"grip-sig":
+                return verify(value, key, int(self._clock()))
+        return False
+
+    def grip_headers(self) -> bytes:
+        """Return the Grip-Sig and Grip-Feature lines, signed once a second (docs/grip.md §2.3)."""
+        if self.route.no_grip:
+            return b""
+        second = int(self._clock())
+        if second != self._second:
+            self._second = second
+            sig = b"Grip-Sig: %b\r\n" % self._signer.token(second) if self._signer is not None else b""
+            self._grip = b"%bGrip-Feature: %b\r\n" % (sig, FEATURES)
+        return self._grip
+
+    def host(self, request_host: bytes | None) -> bytes:
+        """Return the Host the backend is asked for: the target's, the route's, else the client's."""
+        host = self._host or request_host or b"localhost"
+        if host.endswith(self._default_port) and not host.endswith(b"]" + self._default_port[1:]):
+            host = host[: -len(self._default_port)]
+        return host
+
+    def path(self, target: bytes) -> bytes:
+        """Return the request target the backend sees."""
+        return self.route.rewrite_path(target) if self._rewrites else target
+
+    def head(
+        self,
+        request: Request,
+        length: int | None,
+        peer: Callable[[], bytes],
+        secure: bool,
+        trusted: bool,
+        last_ids: Sequence[tuple[bytes, bytes]] = (),
+    ) -> bytes:
+        """Return the head to send, blank line included.
+
+        ``length`` is the body's length in bytes, None if it is sent chunked; ``peer()`` gives the client's address,
+        ``secure`` says that the client came by TLS; ``last_ids`` become Grip-Last lines (docs/grip.md §6.5).
+        """
+        before, after = self._parts(request, request.method, length, peer, b"https" if secure else b"", trusted)
+        out = [before]
+        if not trusted:
+            out.append(self.grip_headers())
+        if last_ids:
+            out.append(grip_last(last_ids))
+        out.append(after)
+        out.append(b"\r\n")
+        return b"".join(out)
+
+    def socket_parts(
+        self, request: Request, over_http: bool, peer: Callable[[], bytes], secure: bool, trusted: bool
+    ) -> tuple[bytes, bytes]:
+        """Return the head of a WebSocket's request without its end: what goes before and behind the GRIP lines.
+
+        ``over_http``: for posted events (docs/grip.md §8.3), else for a handshake (§8.2). The rest as in ``head``.
+        """
+        method = b"POST" if over_http else b"GET"
+        drops = _OVER_HTTP_DROPPED if over_http else _HANDSHAKE_DROPPED
+        before, after = self._parts(request, method, None, peer, b"wss" if secure else b"", trusted, drops)
+        if not self.route.no_grip:
+            before += b"Sec-WebSocket-Extensions: grip\r\n"
+        return before, after
+
+    def _parts(
+        self,
+        request: Request,
+        method: bytes,
+        length: int | None,
+        peer: Callable[[], bytes],
+        proto: bytes,
+        trusted: bool,
+        socket_drops: frozenset[bytes] | None = None,
+    ) -> tuple[bytes, bytes]:
+        """Return the lines before and behind the GRIP ones; ``proto`` is what X-Forwarded-Proto says, if anything."""
+        settings, drops = self._settings, self._drops
+        if socket_drops is not None:
+            drops = drops | socket_drops
+        host = self.host(request.host)
+        out = [b"%b %b HTTP/1.1\r\n" % (method, self.path(request.target))]
+        if request.host is None:
+            out.append(b"Host: %b\r\n" % host)
+        has_length = False
+        forwarded: list[bytes] = []
+        loops: list[bytes] = []
+        marked: list[bytes] = []
+        rule = settings.forwarded_for_trusted if trusted else settings.forwarded_for
+        collect_forwarded = bool(rule)
+        for header in request.headers:
+            name, value = header
+            low = name.lower()
+            if low in drops:
+                if low == b"cdn-loop":
+                    loops.append(value)
+                continue
+            if low[:5] == b"grip-":
+                if not trusted:
+                    continue
+            elif low == b"host":
+                out.append(b"%b: %b\r\n" % (name, host))
+                continue
+            elif low == b"content-length":
+                if length is not None:
+                    has_length = True
+                    out.append(b"%b: %d\r\n" % (name, length))
+                continue
+            elif low == b"x-forwarded-for" and collect_forwarded:
+                forwarded.append(value)
+                continue
+            elif low[:9] == _MARK:
+                if self.route.orig_headers or trusted:
+                    marked.append(b"%b: %b\r\n" % header)
+                continue
+            elif low[:5] == b"meta-" and socket_drops is _OVER_HTTP_DROPPED:
+                continue
+            out.append(b"%b: %b\r\n" % header)
+        for name, _, value in self._sets:
+            if value:
+                out.append(b"%b: %b\r\n" % (name, value))
+        if socket_drops is None:
+            if length is None:
+                out.append(b"Transfer-Encoding: chunked\r\n")
+            elif length and not has_length:
+                out.append(b"Content-Length: %d\r\n" % length)
+        out += marked
+        if self.route.orig_headers and not trusted:
+            for name, value in request.headers:
+                low = name.lower()
+                if low[:9] != _MARK and low not in settings.need_mark:
+                    out.append(b"%b%b: %b\r\n" % (_MARK, name, value))
+        if settings.cdn_token:
+            out.append(b"CDN-Loop: %b\r\n" % cdn_loop(loops, settings.cdn_token))
+        after = b""
+        if proto and settings.set_proto != "false":
+            after = b"X-Forwarded-Proto: %b\r\n" % proto
+            if settings.set_proto == "true":
+                after += b"X-Forwarded-Protocol: %b\r\n" % proto
+        if collect_forwarded:
+            line = rule.apply(forwarded, peer())
+            if line:
+                after += b"X-Forwarded-For: %b\r\n" % line
+        return b"".join(out), after

@@ -1,0 +1,1 @@
+"""The GRIP protocol, sans-I/O: no socket, no clock, no event loop, no logging."""

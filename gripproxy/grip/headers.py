@@ -1,0 +1,164 @@
+"""Header lookup, lists and parameters, as docs/grip.md §0.1 says.
+
+Headers are (name, value) pairs of bytes in order of arrival, names in the letter case in which they arrived. The
+functions here run for every proxied request, so each tries the case without quotes first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+__all__ = [
+    "Headers",
+    "ParamsError",
+    "all_of",
+    "first",
+    "head_size",
+    "param",
+    "parse_all_params",
+    "parse_params",
+    "split_list",
+]
+
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+# The atomic groups give up nothing they matched, so a hostile value costs one pass whatever it contains.
+_LIST_PIECE: Final = re.compile(rb'"(?>(?:[^"\\]|\\.)*)(?:"|\\?\Z)|[^",]+|,', re.DOTALL)
+_QUOTED_VALUE: Final = re.compile(rb'\s*"((?>(?:[^"\\]|\\.)*))"[^;]*', re.DOTALL)
+_PARAM_NAME: Final = re.compile(rb"[^=;]*")
+_PLAIN_VALUE: Final = re.compile(rb"[^;]*")
+_ESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL)
+
+
+class ParamsError(ValueError):
+    """The sender of a header quoted a parameter wrongly: the quote is not closed."""
+
+
+def head_size(headers: Headers) -> int:
+    """How many bytes the headers have in a head, as lines; for statistics.
+
+    :param headers: pairs in order.
+    """
+    return sum([len(name) + len(value) + 4 for name, value in headers])
+
+
+def first(headers: Headers, lower_name: bytes) -> bytes | None:
+    """The value of the first header of that name.
+
+    :param headers: pairs in order.
+    :param lower_name: the name in lower case.
+    :returns: the value as it is, or ``None``.
+    """
+    length = len(lower_name)
+    for name, value in headers:
+        # Comparing lengths first saves most of the lower() calls, which are what costs here.
+        if len(name) == length and name.lower() == lower_name:
+            return value
+    return None
+
+
+def all_of(headers: Headers, lower_name: bytes) -> list[bytes]:
+    """The values of all headers of that name, in order.
+
+    :param headers: pairs in order.
+    :param lower_name: the name in lower case.
+    :returns: the values as they are; empty if there is no such header.
+    """
+    length = len(lower_name)
+    return [value for name, value in headers if len(name) == length and name.lower() == lower_name]
+
+
+def split_list(values: Iterable[bytes]) -> list[bytes]:
+    """The items of a list-type header, over all its occurrences (docs/grip.md §0.1).
+
+    Commas inside double quotes do not separate; a backslash escapes inside quotes; an unclosed quote makes the rest
+    one item.
+
+    :param values: the values of all occurrences.
+    :returns: the items, trimmed, quotes and escapes still in them. Empty items are left out.
+    """
+    items: list[bytes] = []
+    for value in values:
+        if b'"' not in value:
+            pieces = value.split(b",")
+        else:
+            pieces = [b""]
+            for match in _LIST_PIECE.finditer(value):
+                piece = match.group()
+                if piece == b",":
+                    pieces.append(b"")
+                else:
+                    pieces[-1] += piece
+        for piece in pieces:
+            item = piece.strip()
+            if item:
+                items.append(item)
+    return items
+
+
+def parse_all_params(text: bytes) -> list[tuple[bytes, bytes]]:
+    """Parse ``name=value`` pairs separated by semicolons (docs/grip.md §0.1).
+
+    :param text: the pairs; a value may be quoted with backslash escapes (what follows the closing quote is ignored), a
+        bare name has an empty value.
+    :returns: (name, value) pairs in order, trimmed, unquoted; names keep their letter case, empty pairs are left out.
+    :raises ParamsError: a quoted value is not closed.
+    """
+    params: list[tuple[bytes, bytes]] = []
+    if b'"' not in text:
+        for piece in text.split(b";"):
+            name, equals, value = piece.partition(b"=")
+            name = name.strip()
+            if name or equals:
+                params.append((name, value.strip()))
+        return params
+    position, end = 0, len(text)
+    while position < end:
+        match = _PARAM_NAME.match(text, position)
+        assert match is not None  # the pattern matches the empty string
+        name = match.group().strip()
+        position = match.end()
+        value = b""
+        has_value = position < end and text[position] == 0x3D
+        if has_value:
+            position += 1
+            match = _QUOTED_VALUE.match(text, position)
+            if match is not None:
+                value = _ESCAPE.sub(rb"\1", match.group(1))
+            else:
+                match = _PLAIN_VALUE.match(text, position)
+                assert match is not None  # the pattern matches the empty string
+                value = match.group().strip()
+                if value.startswith(b'"'):
+                    raise ParamsError(f"the quoted value of parameter {name!r} must end with a quote: {value!r}")
+            position = match.end()
+        position += 1
+        if name or has_value:
+            params.append((name, value))
+    return params
+
+
+def parse_params(item: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """Parse ``value; name=value; …``, one item of a header (docs/grip.md §0.1).
+
+    :param item: one item as :func:`split_list` gives it, or the value of a single-type header.
+    :returns: the value (up to the first semicolon, trimmed, quotes not interpreted) and the parameters in order.
+    :raises ParamsError: a quoted value is not closed.
+    """
+    value, semicolon, rest = item.partition(b";")
+    return value.strip(), parse_all_params(rest) if semicolon else []
+
+
+def param(params: list[tuple[bytes, bytes]], lower_name: bytes) -> bytes | None:
+    """The value of the first parameter of that name, compared without regard to letter case.
+
+    :param params: pairs as :func:`parse_params` gives them.
+    :param lower_name: the name in lower case.
+    :returns: the value, or ``None`` if there is no such parameter.
+    """
+    for name, value in params:
+        if name.lower() == lower_name:
+            return value
+    return None

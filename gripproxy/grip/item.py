@@ -1,0 +1,501 @@
+"""Items: what a publisher sends to a channel, with one format per transport (docs/grip.md §5.1, §5.2).
+
+An item is parsed once, in the handler, and travels to the workers as plain data (:meth:`Item.pack`). The publisher's
+form, JSON or tnetstring, is gone by then: all text is ``bytes``, all base64 is decoded.
+
+JSON is first turned into the shape a tnetstring has, so that there is one parser; the tnetstring form is the one that
+comes by the ten thousand per second.
+"""
+
+from __future__ import annotations
+
+import binascii
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
+
+from .response import phrase
+from .tnet import MAX_DEPTH
+
+__all__ = [
+    "Item",
+    "ItemError",
+    "MessageFormat",
+    "ResponseFormat",
+    "StreamFormat",
+    "parse_json",
+    "parse_tnet",
+]
+
+Header = tuple[bytes, bytes]
+ResponseAction = Literal["send", "hint", "close", "refresh"]
+StreamAction = Literal["send", "hint", "close"]
+MessageAction = Literal["send", "close", "refresh", "hint"]
+MessageType = Literal["text", "binary", "ping", "pong"]
+
+_ITEM: Final = "publish item object"
+_RESPONSE: Final = "'http-response'"
+_STREAM: Final = "'http-stream'"
+_MESSAGE: Final = "'ws-message'"
+
+_MAX_INT: Final = 2**31 - 1  # `size` goes into counters that Pushpin's consumers read as 32-bit integers
+_MAX_CLOSE_CODE: Final = 0xFFFF  # two bytes on the wire, RFC 6455 §5.5.1
+_MAX_CONTROL: Final = 125  # payload of a control frame, RFC 6455 §5.5
+
+_NUMBER: Final = re.compile(rb"\s*([+-]?[0-9]{1,18})\s*\Z")
+_TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")  # a header name, RFC 9110 §5.6.2
+_UNSAFE: Final = re.compile(rb"[\r\n\0]")  # each could end the header for some reader (RFC 9110 §5.5)
+_BASE64: Final = re.compile(rb"[A-Za-z0-9+/]*={0,2}\Z")
+_SPACE: Final = re.compile(rb"[ \t\r\n]+")
+
+_ACTIONS: Final[dict[bytes, MessageAction]] = {
+    b"send": "send",
+    b"hint": "hint",
+    b"close": "close",
+    b"refresh": "refresh",
+}
+_TYPES: Final[dict[bytes, MessageType]] = {b"text": "text", b"binary": "binary", b"ping": "ping", b"pong": "pong"}
+
+NO_META: Final[dict[bytes, bytes]] = {}
+"""The meta of every item without one: shared, not to be written to."""
+
+
+class ItemError(ValueError):
+    """The publisher's item cannot be used; the text is the one a publisher gets to see (docs/grip.md §5.2).
+
+    It is empty for an unknown ``action``.
+    """
+
+
+@dataclass(slots=True)
+class ResponseFormat:
+    """What ends a response hold. ``body`` or ``patch`` is set if and only if the action is ``send``."""
+
+    action: ResponseAction = "send"
+    code: int = 200
+    reason: bytes = b"OK"
+    headers: list[Header] = field(default_factory=list)
+    body: bytes | None = None
+    patch: list[Any] | None = None
+    """JSON Patch operations, as decoded JSON."""
+    content_filters: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True)
+class StreamFormat:
+    """What is written to a stream hold, or ends it."""
+
+    action: StreamAction = "send"
+    content: bytes = b""
+    content_filters: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True)
+class MessageFormat:
+    """What is sent to a WebSocket.
+
+    ``content`` is ``None`` for a ping or pong published without content, which is accepted and not sent
+    (docs/grip.md §5.1). ``code`` and ``reason`` belong to the action ``close``.
+    """
+
+    action: MessageAction = "send"
+    type: MessageType = "text"
+    content: bytes | None = None
+    code: int | None = None
+    reason: bytes = b""
+    content_filters: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True)
+class Item:
+    """One published message."""
+
+    channel: bytes
+    id: bytes | None = None
+    prev_id: bytes | None = None
+    response: ResponseFormat | None = None
+    stream: StreamFormat | None = None
+    message: MessageFormat | None = None
+    meta: dict[bytes, bytes] = field(default_factory=lambda: NO_META)
+    size: int | None = None
+    """Bytes for block accounting instead of the size of the content."""
+    no_seq: bool = False
+
+    def pack(self) -> tuple[Any, ...]:
+        """Make the item a tuple of plain values that ``marshal`` can carry; :meth:`unpack` reverses it."""
+        response, stream, message = self.response, self.stream, self.message
+        return (
+            self.channel,
+            self.id,
+            self.prev_id,
+            None
+            if response is None
+            else (
+                response.action,
+                response.code,
+                response.reason,
+                response.headers,
+                response.body,
+                response.patch,
+                response.content_filters,
+            ),
+            # The common stream item, content and nothing else, is its content.
+            None
+            if stream is None
+            else stream.content
+            if stream.content_filters is None and stream.action == "send"
+            else (stream.action, stream.content, stream.content_filters),
+            None
+            if message is None
+            else (
+                message.action,
+                message.type,
+                message.content,
+                message.code,
+                message.reason,
+                message.content_filters,
+            ),
+            self.meta or None,
+            self.size,
+            self.no_seq,
+        )
+
+    @classmethod
+    def unpack(cls, packed: tuple[Any, ...]) -> Item:
+        """Make an item of what :meth:`pack` returned, in this or another process of the same installation."""
+        channel, id_, prev_id, response, stream, message, meta, size, no_seq = packed
+        return cls(
+            channel,
+            id_,
+            prev_id,
+            None if response is None else ResponseFormat(*response),
+            None
+            if stream is None
+            else StreamFormat("send", stream)
+            if type(stream) is bytes
+            else StreamFormat(*stream),
+            None if message is None else MessageFormat(*message),
+            NO_META if meta is None else meta,
+            size,
+            no_seq,
+        )
+
+
+def parse_json(obj: object) -> Item:
+    """Make an item of decoded JSON: ``body-bin`` and ``content-bin`` are base64, text becomes UTF-8.
+
+    Arguments:
+        obj: what ``orjson.loads`` returned for the item.
+
+    Raises:
+        ItemError: the item cannot be used.
+
+    Source: docs/grip.md §5.1, §5.2, §0.2.
+    """
+    return _parse(_to_bytes(obj, MAX_DEPTH), None, True)
+
+
+def parse_tnet(obj: object, channel: bytes | None = None) -> Item:
+    """Make an item of a decoded tnetstring.
+
+    Arguments:
+        obj: what :func:`~gripproxy.grip.tnet.loads` returned.
+        channel: the topic an item came with over SUB; the item's own ``channel`` is ignored then.
+
+    Raises:
+        ItemError: the item cannot be used.
+
+    Source: docs/grip.md §5.1, §5.2, §5.7.
+    """
+    return _parse(obj, channel, False)
+
+
+def _parse(obj: object, channel: object, json: bool) -> Item:
+    if type(obj) is not dict:
+        raise ItemError(f"{_ITEM} is not an object")
+    get = obj.get
+    if channel is None:
+        channel = get(b"channel")
+        if type(channel) is not bytes:
+            if b"channel" not in obj:
+                raise ItemError(f"{_ITEM} does not contain 'channel'")
+            raise _wrong(_ITEM, "channel")
+    id_ = get(b"id")
+    if id_ is not None and type(id_) is not bytes:
+        raise _wrong(_ITEM, "id")
+    prev_id = get(b"prev-id")
+    if prev_id is not None and type(prev_id) is not bytes:
+        raise _wrong(_ITEM, "prev-id")
+
+    formats = get(b"formats")
+    if formats is None:
+        formats = obj
+        if b"http-response" not in obj and b"http-stream" not in obj and b"ws-message" not in obj:
+            raise ItemError("no formats specified")
+    elif type(formats) is not dict:
+        raise _wrong(_ITEM, "formats")
+    elif not formats:
+        raise ItemError("no formats specified")
+    response = _response(formats[b"http-response"], json) if b"http-response" in formats else None
+    stream = _stream(formats[b"http-stream"], json) if b"http-stream" in formats else None
+    message = _message(formats[b"ws-message"], json) if b"ws-message" in formats else None
+
+    meta = get(b"meta")
+    meta = NO_META if meta is None else _meta(meta)
+    size = _size(get(b"size")) if b"size" in obj else None
+    no_seq = get(b"no-seq", False)
+    if type(no_seq) is not bool:
+        raise _wrong(_ITEM, "no-seq")
+    return Item(cast(bytes, channel), id_, prev_id, response, stream, message, meta, size, no_seq)
+
+
+def _response(value: object, json: bool) -> ResponseFormat:
+    action = _action(value, _RESPONSE)
+    fields = cast("dict[bytes, object]", value)
+    if action != "send":
+        return ResponseFormat(action)
+    code = 200
+    if b"code" in fields:
+        number = _integer(fields[b"code"], _RESPONSE, "code")
+        if not 0 <= number <= 999:
+            raise _invalid(_RESPONSE, "code")
+        code = number
+    reason = _text(fields, b"reason", _RESPONSE)
+    if reason and _UNSAFE.search(reason):
+        raise _invalid(_RESPONSE, "reason")
+    headers = _headers(fields[b"headers"]) if b"headers" in fields else []
+    filters = _filters(fields, _RESPONSE)
+    body: bytes | None = None
+    patch: list[Any] | None = None
+    if json and b"body-bin" in fields:
+        body = _base64(fields[b"body-bin"], _RESPONSE, "body-bin")
+    elif b"body" in fields:
+        body = _bytes(fields[b"body"], _RESPONSE, "body")
+    elif b"body-patch" in fields:
+        ops = fields[b"body-patch"]
+        if type(ops) is not list:
+            raise _wrong(_RESPONSE, "body-patch")
+        patch = cast("list[Any]", _to_text(ops, MAX_DEPTH))
+    elif json:
+        raise ItemError(f"{_RESPONSE} does not contain 'body', 'body-bin', or 'body-patch'")
+    else:
+        raise ItemError(f"{_RESPONSE} does not contain 'body' or 'body-patch'")
+    return ResponseFormat("send", code, reason or phrase(code), headers, body, patch, filters)
+
+
+def _stream(value: object, json: bool) -> StreamFormat | None:
+    if type(value) is dict and len(value) == 1 and type(content := value.get(b"content")) is bytes:
+        return StreamFormat("send", content)  # nearly every item
+    action = _action(value, _STREAM)
+    fields = cast("dict[bytes, object]", value)
+    if action == "refresh":
+        raise ItemError("")
+    if action != "send":
+        return StreamFormat(action)
+    filters = _filters(fields, _STREAM)
+    if json and b"content-bin" in fields:
+        return StreamFormat("send", _base64(fields[b"content-bin"], _STREAM, "content-bin"), filters)
+    if b"content" in fields:
+        return StreamFormat("send", _bytes(fields[b"content"], _STREAM, "content"), filters)
+    if json:
+        raise ItemError(f"{_STREAM} does not contain 'content' or 'content-bin'")
+    raise ItemError(f"{_STREAM} does not contain 'content'")
+
+
+def _message(value: object, json: bool) -> MessageFormat:
+    action = _action(value, _MESSAGE)
+    fields = cast("dict[bytes, object]", value)
+    if action == "close":
+        code = None
+        if b"code" in fields:
+            code = _integer(fields[b"code"], _MESSAGE, "code")
+            if not 0 <= code <= _MAX_CLOSE_CODE:
+                raise _invalid(_MESSAGE, "code")
+        reason = _text(fields, b"reason", _MESSAGE) or b""
+        if len(reason) > _MAX_CONTROL - 2 or not _is_utf8(reason):
+            raise _invalid(_MESSAGE, "reason")
+        return MessageFormat("close", code=code, reason=reason)
+    if action != "send":
+        return MessageFormat(action)
+
+    name = _text(fields, b"type", _MESSAGE)
+    kind = None if name is None else _TYPES.get(name)
+    if name is not None and kind is None:
+        raise ItemError(f"{_MESSAGE} contains 'type' with unknown value")
+    filters = _filters(fields, _MESSAGE)
+    content: bytes | None = None
+    used = "content"
+    if b"content-bin" in fields:
+        used = "content-bin"
+        raw = fields[b"content-bin"]
+        content = _base64(raw, _MESSAGE, used) if json else _bytes(raw, _MESSAGE, used)
+        kind = kind or "binary"
+    elif b"content" in fields:
+        content = _bytes(fields[b"content"], _MESSAGE, used)
+        kind = kind or "text"
+    elif kind not in ("ping", "pong"):
+        raise ItemError(f"{_MESSAGE} does not contain 'content' or 'content-bin'")
+    assert kind is not None  # every branch above set it or raised
+    # What no client may accept (RFC 6455 §5.5, §8.1) would cost every subscriber its connection.
+    if content is not None and (
+        (kind == "text" and not _is_utf8(content)) or (kind in ("ping", "pong") and len(content) > _MAX_CONTROL)
+    ):
+        raise _invalid(_MESSAGE, used)
+    return MessageFormat("send", kind, content, content_filters=filters)
+
+
+def _action(value: object, owner: str) -> MessageAction:
+    if type(value) is not dict:
+        raise ItemError(f"{owner} is not an object")
+    action = value.get(b"action")
+    if action is None:
+        return "send"
+    if type(action) is not bytes:
+        raise _wrong(owner, "action")
+    known = _ACTIONS.get(action)
+    if known is None:
+        raise ItemError("")
+    return known
+
+
+def _headers(value: object) -> list[Header]:
+    headers: list[Header] = []
+    if type(value) is dict:
+        for name, v in value.items():
+            if type(name) is not bytes or type(v) is not bytes:
+                raise ItemError(f"headers contains '{_shown(name)}' with wrong type")
+            headers.append((name, v))
+    elif type(value) is list:
+        for element in value:
+            if type(element) is not list:
+                raise ItemError("headers contains element with wrong type")
+            if len(element) != 2:
+                raise ItemError("headers contains list with wrong number of elements")
+            if type(element[0]) is not bytes:
+                raise ItemError("header contains name element with wrong type")
+            if type(element[1]) is not bytes:
+                raise ItemError("header contains value element with wrong type")
+            headers.append((element[0], element[1]))
+    else:
+        raise _wrong(_RESPONSE, "headers")
+    for name, v in headers:
+        # Written as they are, these would let a publisher forge headers or whole responses.
+        if not _TOKEN.match(name) or _UNSAFE.search(v):
+            raise _invalid(_RESPONSE, "headers")
+    return headers
+
+
+def _filters(fields: dict[bytes, object], owner: str) -> tuple[str, ...] | None:
+    if b"content-filters" not in fields:
+        return None
+    value = fields[b"content-filters"]
+    if type(value) is not list:
+        raise _wrong(owner, "content-filters")
+    for name in value:
+        if type(name) is not bytes:
+            raise ItemError("content-filters contains element with wrong type")
+    return tuple(_shown(name) for name in value)
+
+
+def _meta(value: object) -> dict[bytes, bytes]:
+    if type(value) is not dict:
+        raise _wrong(_ITEM, "meta")
+    for k, v in value.items():
+        if type(k) is not bytes or type(v) is not bytes:
+            raise ItemError(f"'meta' contains '{_shown(k)}' with wrong type")
+    return value
+
+
+def _size(value: object) -> int:
+    number = _integer(value, _ITEM, "size")
+    if not 0 <= number <= _MAX_INT:
+        raise _invalid(_ITEM, "size")
+    return number
+
+
+def _integer(value: object, owner: str, name: str) -> int:
+    """Convert as docs/grip.md §0.2 says: text that is not a number counts as 0."""
+    if isinstance(value, int):  # bool too
+        return int(value)
+    if type(value) is float:
+        return math.floor(value + 0.5) if math.isfinite(value) else 0
+    if type(value) is bytes:
+        match = _NUMBER.match(value)
+        return int(match[1]) if match else 0
+    raise _wrong(owner, name)
+
+
+def _text(fields: dict[bytes, object], key: bytes, owner: str) -> bytes | None:
+    value = fields.get(key)
+    if value is None or type(value) is bytes:
+        return value
+    raise _wrong(owner, key.decode())
+
+
+def _bytes(value: object, owner: str, name: str) -> bytes:
+    if type(value) is bytes:
+        return value
+    raise _wrong(owner, name)
+
+
+def _base64(value: object, owner: str, name: str) -> bytes:
+    """Decode standard base64; line breaks are skipped and missing padding is supplied, since publishers send both."""
+    if type(value) is not bytes:
+        raise _wrong(owner, name)
+    text = _SPACE.sub(b"", value)
+    if not _BASE64.match(text):
+        raise _invalid(owner, name)
+    text = text.rstrip(b"=")
+    try:
+        return binascii.a2b_base64(text + b"=" * (-len(text) % 4))
+    except binascii.Error as e:
+        raise _invalid(owner, name) from e
+
+
+def _to_bytes(value: object, depth: int) -> object:
+    """Turn decoded JSON into what the same data would be as a tnetstring."""
+    if type(value) is str:
+        return value.encode("utf-8", "replace")
+    if not depth:
+        raise ItemError(f"{_ITEM} is nested deeper than {MAX_DEPTH} levels")
+    if type(value) is list:
+        return [_to_bytes(v, depth - 1) for v in value]
+    if type(value) is dict:
+        return {k.encode("utf-8", "replace"): _to_bytes(v, depth - 1) for k, v in value.items()}
+    return value
+
+
+def _to_text(value: object, depth: int) -> object:
+    """Turn tnetstring data into JSON data, for JSON Patch."""
+    if type(value) is bytes:
+        return value.decode("utf-8", "replace")
+    if not depth:
+        raise ItemError(f"{_ITEM} is nested deeper than {MAX_DEPTH} levels")
+    if type(value) is list:
+        return [_to_text(v, depth - 1) for v in value]
+    if type(value) is dict:
+        return {_shown(k): _to_text(v, depth - 1) for k, v in value.items()}
+    return value
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _shown(key: object) -> str:
+    return key.decode("utf-8", "replace") if type(key) is bytes else str(key)
+
+
+def _wrong(owner: str, field: str) -> ItemError:
+    return ItemError(f"{owner} contains '{field}' with wrong type")
+
+
+def _invalid(owner: str, field: str) -> ItemError:
+    return ItemError(f"{owner} contains '{field}' with invalid value")

@@ -1,0 +1,277 @@
+"""``Grip-Sig``: keys, signing towards backends, verifying what others signed (docs/grip.md §2.3, §2.4).
+
+A token is a JWT (RFC 7519). The key fixes the algorithm; what a token claims about itself is not believed, or a public
+key could be used as an HMAC secret (RFC 8725 §3.1).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import pathlib
+import re
+from typing import Final, Literal, TypeAlias
+
+import jwt
+import orjson
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from jwt.algorithms import ECAlgorithm, HMACAlgorithm, RSAAlgorithm
+
+__all__ = ["LIFETIME", "Algorithm", "Key", "KeyProblem", "Signer", "load_key", "verify"]
+
+Algorithm: TypeAlias = Literal["HS256", "ES256", "RS256"]
+_PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+_PublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
+
+LIFETIME: Final = 3600
+"""Seconds a token of ours is valid."""
+
+_MAX_KEY_FILE: Final = 65536  # bytes; the largest sensible PEM key is a tenth of it, /dev/zero is not one
+_MAX_TOKEN: Final = 8192  # bytes; what a request head of the default size can hold
+_MAX_VERIFIED: Final = 1024  # tokens remembered per key, the oldest goes first; a client may send a new one per request
+_EC_PARAMETERS: Final = re.compile(
+    rb"-----BEGIN EC PARAMETERS-----[^-]*-----END EC PARAMETERS-----\s*",
+)
+
+
+class KeyProblem(ValueError):
+    """The operator configured a key that cannot be used; the text says why and never contains the secret."""
+
+
+class _AnyLengthHMAC(HMACAlgorithm):
+    """HMAC without PyJWT's warning about secrets shorter than the hash.
+
+    Which secret is used is the operator's decision, made together with the backend; a Python warning per request would
+    tell nobody who could change it.
+    """
+
+    def check_key_length(self, key: bytes) -> str | None:
+        return None
+
+
+class _AnyLengthRSA(RSAAlgorithm):
+    """RSA without PyJWT's warning about short moduli, for the same reason."""
+
+    def check_key_length(self, key: object) -> str | None:
+        return None
+
+
+def _make_jws() -> jwt.PyJWS:
+    jws = jwt.PyJWS(algorithms=[])
+    jws.register_algorithm("HS256", _AnyLengthHMAC(HMACAlgorithm.SHA256))
+    jws.register_algorithm("ES256", ECAlgorithm(ECAlgorithm.SHA256))
+    jws.register_algorithm("RS256", _AnyLengthRSA(RSAAlgorithm.SHA256))
+    return jws
+
+
+_JWS: Final = _make_jws()
+
+
+class Key:
+    """A key and the one algorithm it is for. Made by :func:`load_key`, :meth:`from_secret` or :meth:`from_pem`."""
+
+    __slots__ = ("_private", "_public", "_secret", "_verified", "algorithm")
+
+    algorithm: Algorithm
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        secret: bytes | None = None,
+        private: _PrivateKey | None = None,
+        public: _PublicKey | None = None,
+    ) -> None:
+        self.algorithm = algorithm
+        self._secret = secret
+        self._private = private
+        self._public = public
+        # token -> (exp, iss), for tokens whose signature was right; see verify().
+        self._verified: dict[bytes, tuple[int, object]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Key {self.algorithm}>"  # the secret must not get into a log by accident
+
+    @classmethod
+    def from_secret(cls, secret: bytes) -> Key:
+        """A shared secret, for HS256.
+
+        :param secret: one byte or more.
+        :raises KeyProblem: it is empty, or it is an asymmetric key in text form (which is no secret).
+        """
+        if not secret:
+            raise KeyProblem("the secret is empty; an empty key would trust everybody")
+        try:
+            _JWS.get_algorithm_by_name("HS256").prepare_key(secret)
+        except jwt.InvalidKeyError as error:
+            raise KeyProblem("the secret is an asymmetric key in text form; name it as file:path instead") from error
+        return cls("HS256", secret=secret)
+
+    @classmethod
+    def from_pem(cls, pem: bytes) -> Key:
+        """An EC key on the curve P-256, for ES256, or an RSA key, for RS256.
+
+        :param pem: PKCS#8 (``BEGIN PRIVATE KEY``), SEC1 (``BEGIN EC PRIVATE KEY``), PKCS#1 (``BEGIN RSA PRIVATE KEY``),
+            or a public key, which can verify only.
+        :raises KeyProblem: it is not such a key, or it is encrypted.
+        """
+        # openssl ecparam -genkey writes the curve's name as a block of its own before the key.
+        pem = _EC_PARAMETERS.sub(b"", pem)
+        private: object = None
+        try:
+            if b"PRIVATE KEY-----" in pem:
+                private = load_pem_private_key(pem, password=None)
+                public: object = private.public_key()
+            else:
+                public = load_pem_public_key(pem)
+        except TypeError as error:
+            raise KeyProblem("the PEM key is encrypted; it must be stored without a password") from error
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise KeyProblem(f"the PEM key cannot be read: {error}") from error
+        if isinstance(public, ec.EllipticCurvePublicKey):
+            if not isinstance(public.curve, ec.SECP256R1):
+                raise KeyProblem(f"an EC key must be on the curve P-256 (prime256v1), not {public.curve.name}")
+            assert private is None or isinstance(private, ec.EllipticCurvePrivateKey)
+            return cls("ES256", private=private, public=public)
+        if isinstance(public, rsa.RSAPublicKey):
+            assert private is None or isinstance(private, rsa.RSAPrivateKey)
+            return cls("RS256", private=private, public=public)
+        raise KeyProblem(f"a PEM key must be EC (P-256) or RSA, not {type(public).__name__.removesuffix('PublicKey')}")
+
+    @property
+    def can_sign(self) -> bool:
+        """Whether this is more than a public key."""
+        return self._secret is not None or self._private is not None
+
+    def is_secret(self, candidate: bytes) -> bool:
+        """Whether the candidate is the shared secret itself, compared in constant time.
+
+        :param candidate: what the peer sent.
+        :returns: ``False`` for any candidate if this is not an HS256 key.
+        """
+        return self._secret is not None and hmac.compare_digest(self._secret, candidate)
+
+
+def load_key(value: str, base: pathlib.Path) -> Key | None:
+    """Read a key as config and routes name it (docs/grip.md §1.8, ``sig_key``).
+
+    :param value: the secret itself, ``base64:`` and the secret, or ``file:`` and the path of a PEM file or of a file
+        with the secret in hex.
+    :param base: directory a relative path starts from.
+    :returns: the key, ``None`` if the value is empty: no key, which signs nothing and trusts nobody.
+    :raises KeyProblem: the key cannot be read or used.
+    """
+    if value.startswith("base64:"):
+        try:
+            secret = base64.b64decode("".join(value[7:].split()), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise KeyProblem(f"what follows base64: is not valid base64: {error}") from error
+        return Key.from_secret(secret) if secret else None
+    if value.startswith("file:"):
+        return _load_file(base / value[5:])
+    return Key.from_secret(value.encode("utf-8", "surrogateescape")) if value else None
+
+
+def _load_file(path: pathlib.Path) -> Key:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_KEY_FILE + 1)
+    except (OSError, ValueError) as error:
+        raise KeyProblem(f"cannot read the key file {path}: {error}") from error
+    if len(content) > _MAX_KEY_FILE:
+        raise KeyProblem(f"the key file {path} is larger than {_MAX_KEY_FILE} bytes")
+    try:
+        if b"-----BEGIN" in content:
+            return Key.from_pem(content)
+        try:
+            secret = bytes.fromhex(content.decode("ascii"))
+        except ValueError as error:
+            raise KeyProblem("it must hold a PEM key, or a secret in hex digits") from error
+        return Key.from_secret(secret)
+    except KeyProblem as error:
+        raise KeyProblem(f"key file {path}: {error}") from error
+
+
+class Signer:
+    """Makes ``Grip-Sig`` tokens for one key and issuer.
+
+    Signing costs as much as proxying a request, so a token is made once per second and used for all requests of it.
+
+    :param key: a key that can sign.
+    :param issuer: the ``iss`` claim.
+    :raises KeyProblem: the key is a public key.
+    """
+
+    __slots__ = ("_issuer", "_key", "_now", "_token")
+
+    def __init__(self, key: Key, issuer: str) -> None:
+        if not key.can_sign:
+            raise KeyProblem("a public key can verify but not sign; a private key is needed here")
+        self._key = key
+        self._issuer = issuer
+        self._now = -1
+        self._token = b""
+
+    def token(self, now: int) -> bytes:
+        """The token to send now.
+
+        :param now: seconds since 1970.
+        :returns: a JWT with ``iss``, and ``exp`` = now + ``LIFETIME``.
+        """
+        if now != self._now:
+            key = self._key
+            secret = key._secret if key._secret is not None else key._private
+            assert secret is not None  # the constructor saw to it
+            payload = orjson.dumps({"exp": now + LIFETIME, "iss": self._issuer})
+            self._token = _JWS.encode(payload, secret, key.algorithm, sort_headers=False).encode()
+            self._now = now
+        return self._token
+
+
+def verify(token: bytes, key: Key | None, now: int, issuer: str | None = None) -> bool:
+    """Whether a token is signed with the key and not expired (docs/grip.md §2.4).
+
+    The claims ``exp`` (a must, an integer) and, if an issuer is given, ``iss`` are looked at; no others.
+
+    :param token: the JWT as the peer sent it, any bytes.
+    :param key: the key expected; ``None`` trusts nobody.
+    :param now: seconds since 1970.
+    :param issuer: what ``iss`` must be, ``None`` for anything.
+    :returns: whether to trust the peer; never raises for a bad token.
+    """
+    if key is None or len(token) > _MAX_TOKEN:
+        return False
+    verified = key._verified
+    known = verified.get(token)
+    if known is None:
+        known = _read_token(token, key)
+        if known is None:
+            return False
+        if known[0] > now:
+            if len(verified) >= _MAX_VERIFIED:
+                del verified[next(iter(verified))]
+            verified[token] = known
+    expires, claimed_issuer = known
+    if expires <= now:
+        verified.pop(token, None)
+        return False
+    return issuer is None or claimed_issuer == issuer
+
+
+def _read_token(token: bytes, key: Key) -> tuple[int, object] | None:
+    secret = key._secret if key._secret is not None else key._public
+    assert secret is not None  # every way to make a key sets one of the two
+    try:
+        # RecursionError: PyJWT reads the token's header with json, which nests as deep as the sender likes.
+        payload: bytes = _JWS.decode_complete(token, secret, algorithms=[key.algorithm])["payload"]
+        claims: object = orjson.loads(payload)
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        return None
+    if not isinstance(claims, dict):
+        return None
+    expires = claims.get("exp")
+    if type(expires) is not int:  # bool is an int, and true is no time
+        return None
+    return expires, claims.get("iss")

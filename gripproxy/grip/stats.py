@@ -1,0 +1,134 @@
+"""Statistics as the stats socket sends them: events, their framing, and when they are repeated (docs/grip.md §9).
+
+Sans-I/O, used by both ends of the pipe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Generic, TypeVar
+
+import orjson
+
+from gripproxy.grip import tnet
+from gripproxy.grip.item import Item
+
+__all__ = ["FIGURES", "LATENCIES", "REPEAT_FROM", "REPEAT_UNTIL", "Rounds", "blocks", "contents", "encode"]
+
+FIGURES: Final = (
+    "requests-received",
+    "activity",
+    "minutes",
+    "sent",
+    "http-response-sent",
+    "blocks-sent",
+    "client-header-bytes-received",
+    "client-header-bytes-sent",
+    "client-content-bytes-received",
+    "client-content-bytes-sent",
+    "client-messages-received",
+    "client-messages-sent",
+    "server-header-bytes-received",
+    "server-header-bytes-sent",
+    "server-content-bytes-received",
+    "server-content-bytes-sent",
+    "server-messages-received",
+    "server-messages-sent",
+)
+"""What a worker counts per route id, in the order in which it tells the handler."""
+
+LATENCIES: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Bounds in seconds of the histogram of times to a backend's response."""
+
+REPEAT_FROM: Final = 0.5
+REPEAT_UNTIL: Final = 0.7
+"""Something present is said again when this part of its ttl has passed: from the first number on a few at a time, at
+the second at once. Three quarters are promised."""
+
+
+def encode(kind: str, fields: Mapping[str, Any], json: bool) -> bytes:
+    """Return one event as a message: its type, a space, ``T`` and a tnetstring or ``J`` and JSON.
+
+    ``fields`` are bytes, ints and booleans by name; what is not UTF-8 has U+FFFD in JSON.
+    """
+    if json:
+        values = {
+            name: value.decode("utf-8", "replace") if type(value) is bytes else value for name, value in fields.items()
+        }
+        return b"%b J%b" % (kind.encode(), orjson.dumps(values))
+    return b"%b T%b" % (kind.encode(), tnet.dumps({name.encode(): value for name, value in fields.items()}))
+
+
+def contents(item: Item) -> tuple[bytes | None, bytes | None, bytes | None]:
+    """Return the item's content for responses, streams and WebSockets, None where it is not for them.
+
+    The order is that of the modes in gripproxy.pipe. A close, a hint or a refresh has empty content.
+    """
+    response, stream, message = item.response, item.stream, item.message
+    return (
+        None if response is None else response.body or b"",
+        None if stream is None else stream.content,
+        None if message is None else message.content or b"",
+    )
+
+
+def blocks(item: Item, content: bytes, block_size: int) -> int:
+    """Return how many blocks of ``block_size`` bytes an item counts with this content (docs/grip.md §9)."""
+    size = len(content) if item.size is None else item.size
+    return -(-size // block_size)
+
+
+K = TypeVar("K")
+
+
+class Rounds(Generic[K]):
+    """Says when what is present has to be said again, without a timer for each and without waves.
+
+    Keys are in the order in which they were said last. ``ttl`` in seconds; 0: nothing is repeated.
+    """
+
+    __slots__ = ("_said", "_ttl")
+
+    def __init__(self, ttl: float) -> None:
+        self._ttl = ttl
+        self._said: dict[K, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._said)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._said
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._said)
+
+    def said(self, key: K, now: float) -> None:
+        """``key`` is present, and was said just now (seconds)."""
+        said = self._said
+        said.pop(key, None)
+        said[key] = now
+
+    def gone(self, key: K) -> bool:
+        """``key`` is not present any more. Returns whether it was."""
+        return self._said.pop(key, None) is not None
+
+    def clear(self) -> None:
+        """Nothing is present."""
+        self._said.clear()
+
+    def due(self, now: float, step: float) -> list[K]:
+        """Return the keys to say again now, and take it that they are. To be called every ``step`` seconds."""
+        ttl, said = self._ttl, self._said
+        if not ttl:
+            return []
+        window = (REPEAT_UNTIL - REPEAT_FROM) * ttl
+        few = len(said) * step // window + 1
+        keys: list[K] = []
+        for key, when in said.items():
+            age = now - when
+            if age < REPEAT_FROM * ttl or (len(keys) >= few and age < REPEAT_UNTIL * ttl):
+                break
+            keys.append(key)
+        for key in keys:
+            self.said(key, now)
+        return keys

@@ -1,0 +1,338 @@
+"""The log all processes share: whole lines into one stream or one file, as text or as JSON.
+
+Lines look like Pushpin's: ``[INFO] 2026-11-20 12:00:00.000 [worker 1] text``. Several processes write to the same
+stream or file; each writes whole lines with one ``write`` (O_APPEND for files), so lines never mix.
+
+A log must never stop a server. Info lines are collected and written every 100 ms when an event loop runs; a pipe or
+terminal whose reader does not read is not waited for: lines are kept up to a bound, then dropped and counted. Values
+from outside may hold anything, so control characters are escaped: nobody can forge a line.
+
+Standard logging is not used on the hot path (a record costs more than a proxied header), but what libraries log
+through it is routed in here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import select
+import stat
+import time
+import traceback
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["DEBUG", "ERROR", "INFO", "WARNING", "Log", "escape", "log"]
+
+ERROR: Final = 0
+WARNING: Final = 1
+INFO: Final = 2
+DEBUG: Final = 3
+
+TAGS: Final = ("ERR", "WARN", "INFO", "DEBUG")
+JSON_LEVELS: Final = ("error", "warning", "info", "debug")
+
+FLUSH_INTERVAL: Final = 0.1
+"""Seconds an info line may wait, so that a busy process makes few writes."""
+
+MAX_WRITE: Final = 4096
+"""Longest line, and the bytes written at once to a pipe, terminal or socket: PIPE_BUF. So much is written whole or not
+at all, and does not block when poll says that the descriptor is writable. A longer text is cut."""
+
+MAX_PENDING: Final = 10_000
+"""Lines kept for a reader that does not read (40 MB at the very worst); after that new lines are dropped, and the
+number of dropped lines is written when the reader is back."""
+
+FLUSH_LINES: Final = 500
+"""Lines collected in one turn of the loop before they are written at once."""
+
+
+class _Escapes(dict[int, str]):
+    """Translation table: what is not printable becomes an escape, worked out when first met (bounded by Unicode)."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if character.isprintable():
+            self[code] = character
+        else:
+            self[code] = repr(character)[1:-1] if code < 0xD800 or code > 0xDFFF else f"\\u{code:04x}"
+        return self[code]
+
+
+_ESCAPES = _Escapes()
+
+
+def escape(text: str) -> str:
+    """Return ``text`` with everything that is not printable (control characters, line separators, lone surrogates)
+    written as a backslash escape. Printable text comes back as it is, a backslash too."""
+    return text if text.isprintable() else text.translate(_ESCAPES)
+
+
+def _cut(line: bytes, limit: int) -> bytes:
+    """Return ``line`` without its line end, shortened to fewer than ``limit`` bytes at a character's border."""
+    return line[: limit - 4].decode("utf-8", "ignore").encode() + b"..."
+
+
+class Log:
+    """One process's end of the log. Use the module's ``log``.
+
+    Attribute ``level``: highest level written, 0 error, 1 warning, 2 info, 3 debug. Compare with it before working
+    out an expensive argument.
+    """
+
+    def __init__(self) -> None:
+        self.level: int = INFO
+        self.dropped: int = 0
+        """Lines that could not be written since the last one that could."""
+        self._file: str | None = None
+        self._fd = 1
+        self._regular = False
+        self._poll: select.poll | None = None
+        self._json = False
+        self._process = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._scheduled = False
+        self._lines: deque[bytes] = deque()
+        self._second = -1
+        self._stamp = ""
+        self._registered = False
+
+    # Setting up
+
+    def configure(self, level: int = INFO, file: str | None = None, json: bool = False, process: str = "") -> None:
+        """Set what is written where.
+
+        ``level``: 0 to 3. ``file``: path to append to (made if missing), None for standard output. ``json``: one JSON
+        object per line instead of text. ``process``: name shown in each line, as ``worker 1``.
+        Raises OSError if the file cannot be opened.
+        """
+        self.flush()
+        self._use(1 if file is None else self._open(file), file)
+        self.level = level
+        self._json = json
+        self._second = -1  # the stamp kept for this second may have the other form
+        self._process = process
+        _route_standard_logging(self)
+        if not self._registered:
+            self._registered = True
+            atexit.register(self.flush)
+
+    def rename(self, process: str) -> None:
+        """Show another name for this process in the lines from now on."""
+        self._process = process
+
+    def attach(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Collect info lines and write them from ``loop`` every 100 ms; None: write each line at once again."""
+        self._loop = loop
+        self._scheduled = False
+        self.flush()
+
+    def reopen(self) -> None:
+        """Open the log file again under its name (it may have been rotated away). Nothing happens without a file.
+        If it cannot be opened the old one stays in use, and says so."""
+        if self._file is None:
+            return
+        self.flush()
+        try:
+            descriptor = self._open(self._file)
+        except OSError as error:
+            self.error("cannot reopen the log file %s: %s; going on with the old one", self._file, error.strerror)
+            return
+        self._use(descriptor, self._file)
+
+    @staticmethod
+    def _open(file: str) -> int:
+        return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+
+    def _use(self, descriptor: int, file: str | None) -> None:
+        if self._file is not None:
+            os.close(self._fd)
+        self._fd, self._file = descriptor, file
+        self._poll = None
+        try:
+            self._regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        except OSError:  # standard output was closed by whoever started us; writes fail and are counted as dropped
+            self._regular = True
+        if not self._regular:
+            self._poll = select.poll()
+            self._poll.register(descriptor, select.POLLOUT)
+
+    # Writing
+
+    def error(self, text: str, *args: object) -> None:
+        """Something failed that should not. ``text`` is a %-format for ``args``; bytes are shown as text."""
+        self.write(ERROR, text, *args)
+
+    def warning(self, text: str, *args: object) -> None:
+        """Something the operator should look at."""
+        if self.level >= WARNING:
+            self.write(WARNING, text, *args)
+
+    def info(self, text: str, *args: object) -> None:
+        """What happens: one line per request, hold and start."""
+        if self.level >= INFO:
+            self.write(INFO, text, *args)
+
+    def debug(self, text: str, *args: object) -> None:
+        """Details for someone hunting an error."""
+        if self.level >= DEBUG:
+            self.write(DEBUG, text, *args)
+
+    def exception(self, text: str, *args: object) -> None:
+        """An error with the traceback of the exception being handled: a bug of ours."""
+        self.write(ERROR, text, *args, trace=traceback.format_exc())
+
+    def write(self, level: int, text: str, *args: object, trace: str | None = None) -> None:
+        """Write one line whatever ``self.level`` says (a route may have a level of its own, docs/grip.md §1.3)."""
+        if args:
+            try:
+                # Bytes become text, so that %s shows abc and not b'abc'.
+                text %= tuple([arg.decode("utf-8", "backslashreplace") if type(arg) is bytes else arg for arg in args])
+            except (TypeError, ValueError):  # a mistake in a log line is no reason to fail what it tells about
+                text = f"{text} {args!r}"
+        lines = self._lines
+        if len(lines) >= MAX_PENDING:
+            self.dropped += 1
+        else:
+            lines.append(self._format(level, text, trace))
+        if level <= WARNING or self._loop is None:
+            self.flush()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._loop.call_later(FLUSH_INTERVAL, self._flush_later)
+        elif len(lines) >= FLUSH_LINES and len(lines) % FLUSH_LINES == 0:
+            self.flush()
+
+    def _format(self, level: int, text: str, trace: str | None = None) -> bytes:
+        now = time.time()
+        second = int(now)
+        if second != self._second:
+            self._second = second
+            # Local time as Pushpin has it; JSON is for machines and gets the offset too.
+            self._stamp = time.strftime("%Y-%m-%dT%H:%M:%S" if self._json else "%Y-%m-%d %H:%M:%S")
+        millis = int((now - second) * 1000)
+        if self._json:
+            return self._format_json(level, f"{self._stamp}.{millis:03d}{time.strftime('%z')}", text, trace)
+        if not text.isprintable():
+            text = text.translate(_ESCAPES)
+        line = f"[{TAGS[level]}] {self._stamp}.{millis:03d} [{self._process}] {text}".encode(
+            "utf-8", "backslashreplace"
+        )
+        if len(line) >= MAX_WRITE:
+            line = _cut(line, MAX_WRITE)
+        if trace is not None:
+            tail = "".join(f"\n    {escape(part)}" for part in trace.splitlines()).encode("utf-8", "backslashreplace")
+            room = MAX_WRITE - len(line) - 1
+            if len(tail) > room:  # the end of a traceback says most
+                cut = tail.find(b"\n", len(tail) - room)
+                tail = tail[cut:] if cut >= 0 else b""
+            line += tail
+        return line + b"\n"
+
+    def _format_json(self, level: int, stamp: str, text: str, trace: str | None) -> bytes:
+        entry = {"time": stamp, "level": JSON_LEVELS[level], "process": self._process, "message": text}
+        if trace is not None:
+            entry["traceback"] = trace
+        line = json.dumps(entry).encode()
+        if len(line) >= MAX_WRITE:
+            # An escaped character takes up to 12 bytes, so this many always fit.
+            entry["message"] = text[:160] + "..."
+            if trace is not None:
+                entry["traceback"] = trace[-120:]
+            line = json.dumps(entry).encode()
+        return line + b"\n"
+
+    def _flush_later(self) -> None:
+        self._scheduled = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what was collected. Never raises and never waits for a reader: see MAX_PENDING."""
+        lines = self._lines
+        while lines and self._writable():
+            chunk = self._take(1 << 16 if self._regular else MAX_WRITE)
+            try:
+                self._write_all(chunk)
+            except BlockingIOError:  # somebody made our standard output non-blocking
+                lines.appendleft(chunk)
+                break
+            except OSError:
+                # Disk full, or the reader of our standard output is gone: there is nowhere left to say it.
+                self.dropped += len(lines) + chunk.count(b"\n")
+                lines.clear()
+        if lines and self._loop is not None and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_later(FLUSH_INTERVAL, self._flush_later)
+
+    def _writable(self) -> bool:
+        # An error or a hang-up counts as writable: the write then says what is wrong.
+        return self._poll is None or bool(self._poll.poll(0))
+
+    def _take(self, limit: int) -> bytes:
+        """Take whole lines of at most ``limit`` bytes together, at least one, off the queue."""
+        lines = self._lines
+        if self.dropped:
+            lines.appendleft(self._format(WARNING, f"{self.dropped} log lines were dropped: they could not be written"))
+            self.dropped = 0
+        chunk = [lines.popleft()]
+        size = len(chunk[0])
+        while lines and size + len(lines[0]) <= limit:
+            size += len(lines[0])
+            chunk.append(lines.popleft())
+        return b"".join(chunk)
+
+    def _write_all(self, chunk: bytes) -> None:
+        written = os.write(self._fd, chunk)
+        while written < len(chunk):  # a full disk or a file size limit: the next write says which
+            written += os.write(self._fd, chunk[written:])
+
+
+class _Bridge(logging.Handler):
+    """Takes what libraries say through standard logging."""
+
+    def __init__(self, target: Log) -> None:
+        super().__init__()
+        self._target = target
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = (
+            ERROR
+            if record.levelno >= logging.ERROR
+            else WARNING
+            if record.levelno >= logging.WARNING
+            else INFO
+            if record.levelno >= logging.INFO
+            else DEBUG
+        )
+        if level > self._target.level:
+            return
+        trace = None
+        if record.exc_info and record.exc_info[0] is not None:
+            trace = "".join(traceback.format_exception(*record.exc_info))
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError) as error:
+            text = f"{record.msg!r} with {record.args!r}: {error}"
+        self._target.write(level, "%s: %s", record.name, text, trace=trace)
+
+
+LIBRARY_LEVELS: Final = (logging.ERROR, logging.WARNING, logging.WARNING, logging.INFO)
+"""Per our level, what of the libraries is shown: their info lines are about themselves, so debug level only."""
+
+
+def _route_standard_logging(target: Log) -> None:
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if isinstance(handler, _Bridge):
+            root.removeHandler(handler)
+    root.addHandler(_Bridge(target))
+    root.setLevel(LIBRARY_LEVELS[max(ERROR, min(target.level, DEBUG))])
+
+
+log: Final = Log()
+"""The log of this process."""

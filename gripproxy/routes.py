@@ -1,0 +1,581 @@
+"""Routes: which requests go to which targets, and what is changed on the way (docs/grip.md §1.1 to §1.7).
+
+A line is ``condition target [target ...]``. A line with an error is skipped, the others are kept; both are told by
+RouteProblem. Text becomes bytes here, once, because requests are bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import pathlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from gripproxy.config import Config, ConfigError
+
+__all__ = ["Route", "RouteProblem", "RouteTable", "RoutesFile", "Target", "parse_routes", "split_line"]
+
+MAX_FILE: Final = 64 * 1024 * 1024
+"""Bytes of a routes file. A larger one is something else that got its name."""
+
+LATER: Final = frozenset(
+    ("sockjs", "sockjs_as_path", "session", "jsonp_mode", "jsonp_cb", "jsonp_body", "jsonp_defcb", "jsonp_defmethod")
+)
+"""Condition properties that are known but not served yet: the line works without them."""
+
+CONDITION_FLAGS: Final = frozenset(("orig_headers", "debug", "aco", "no_grip"))
+CONDITION_VALUES: Final = frozenset(
+    (
+        "proto",
+        "ssl",
+        "path_beg",
+        "id",
+        "sig_iss",
+        "sig_key",
+        "prefix",
+        "as_host",
+        "path_rem",
+        "replace_beg",
+        "header",
+        "log_level",
+    )
+)
+TARGET_FLAGS: Final = frozenset(("ssl", "untrusted", "trust_connect_host", "insecure", "over_http", "one_event"))
+TARGET_VALUES: Final = frozenset(("host", "sub", "client_cert", "client_key", "ipc_file_mode"))
+REPEATABLE: Final = frozenset(("header", "sub"))
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_HOST: Final = re.compile(r"[^\s/?#@\\\[\]:\x00-\x1f\x7f]+")
+
+
+class RouteError(ValueError):
+    """One line cannot be used: the operator's fault. str() is the reason without file and line."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteProblem:
+    """Something wrong with a line. ``skipped`` tells whether the line was left out."""
+
+    file: str
+    line: int
+    reason: str
+    skipped: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a route leads (docs/grip.md §1.4). Files are absolute; ``host`` has no brackets around IPv6."""
+
+    kind: Literal["host", "test"]
+    host: str = ""
+    port: int = 0
+    ssl: bool = False
+    untrusted: bool = False
+    trust_connect_host: bool = False
+    insecure: bool = False
+    over_http: bool = False
+    one_event: bool = False
+    host_header: bytes | None = None
+    subs: tuple[bytes, ...] = ()
+    client_cert: str | None = None
+    client_key: str | None = None
+
+    def __str__(self) -> str:
+        """The target as errors and logs name it: ``host:port``, or ``test``."""
+        if self.kind == "test":
+            return "test"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(slots=True, eq=False)
+class Route:
+    """One line (docs/grip.md §1.3). Compared and hashed by identity; ``cache`` is free for its user."""
+
+    id: bytes
+    explicit_id: bool
+    host: bytes
+    """Lower case; ``*`` for any host without lines of its own, empty for lines found by id only."""
+    proto: Literal["http", "ws"] | None = None
+    ssl: bool | None = None
+    path_beg: bytes = b""
+    prefix: bytes = b""
+    sig_iss: str | None = None
+    sig_key: str | None = None
+    orig_headers: bool = False
+    as_host: bytes | None = None
+    path_rem: int = 0
+    replace_beg: bytes | None = None
+    debug: bool = False
+    aco: bool = False
+    no_grip: bool = False
+    log_level: int | None = None
+    set_headers: tuple[tuple[bytes, bytes], ...] = ()
+    """Names as written; an empty value only removes (docs/grip.md §1.3 ``header``)."""
+    targets: tuple[Target, ...] = ()
+    line: int = 0
+    cache: dict[Any, Any] = field(default_factory=dict)
+
+    def rewrite_path(self, path: bytes) -> bytes:
+        """Return the path (with its query, if it has one) that the targets see (``path_rem``, ``replace_beg``).
+
+        ``replace_beg`` wins over ``path_rem``. A result that does not begin with ``/`` gets one: what is not a path
+        must not get into a request line.
+        """
+        if self.replace_beg is not None:
+            drop, begin = len(self.path_beg), self.replace_beg
+        elif self.path_rem:
+            drop, begin = self.path_rem, b""
+        else:
+            return path
+        bare, mark, query = path.partition(b"?")
+        bare = begin + bare[drop:]
+        if not bare.startswith(b"/"):
+            bare = b"/" + bare
+        return bare + mark + query
+
+
+_Plan = tuple[tuple[int, dict[bytes, Route]], ...]
+
+
+class _Group:
+    """The lines of one host.
+
+    For each of (WebSocket, TLS) the best line is found through tables by prefix length, longest first. That equals
+    the order of docs/grip.md §1.5 as long as the lines do not differ in naming ``ssl``; when they do, a line with
+    ``ssl`` may win over a longer path, depending on the order of lines, and they are scanned one by one.
+    """
+
+    __slots__ = ("only", "plans", "scans")
+
+    def __init__(self, routes: list[Route]) -> None:
+        first = routes[0]
+        free = len(routes) == 1 and first.proto is None and first.ssl is None and not first.path_beg
+        self.only = first if free else None
+        self.plans: list[_Plan | None] = []
+        self.scans: list[list[Route]] = []
+        for ws in (False, True):
+            for tls in (False, True):
+                fitting = [
+                    route
+                    for route in routes
+                    if (route.proto is None or (route.proto == "ws") is ws) and (route.ssl is None or route.ssl is tls)
+                ]
+                self.scans.append(fitting)
+                mixed = any(route.ssl is None for route in fitting) and any(route.ssl is not None for route in fitting)
+                self.plans.append(None if mixed else self.plan(fitting))
+
+    @staticmethod
+    def plan(routes: list[Route]) -> _Plan:
+        tables: dict[tuple[bool, int], dict[bytes, Route]] = {}
+        for route in routes:
+            table = tables.setdefault((route.proto is not None, len(route.path_beg)), {})
+            table.setdefault(route.path_beg, route)
+        ordered = sorted(tables.items(), key=lambda entry: entry[0], reverse=True)
+        return tuple((length, table) for (_, length), table in ordered)
+
+    def find(self, path: bytes, ws: bool, tls: bool) -> Route | None:
+        index = 2 * ws + tls
+        plan = self.plans[index]
+        if plan is None:
+            return self.scan(self.scans[index], path)
+        for length, table in plan:
+            route = table.get(path[:length])
+            if route is not None:
+                return route
+        return None
+
+    @staticmethod
+    def scan(routes: list[Route], path: bytes) -> Route | None:
+        """The order of docs/grip.md §1.5, word for word."""
+        best: Route | None = None
+        for route in routes:
+            if not path.startswith(route.path_beg):
+                continue
+            if best is None or (best.proto is None and route.proto is not None):
+                best = route
+            elif best.proto is not None and route.proto is None:
+                continue
+            elif len(route.path_beg) > len(best.path_beg) or (best.ssl is None and route.ssl is not None):
+                best = route
+        return best
+
+
+class RouteTable:
+    """The routes in use. Immutable: a reload makes a new one, and requests keep the Route they found."""
+
+    __slots__ = ("_any", "_hosts", "_ids", "routes")
+
+    def __init__(self, routes: Iterable[Route] = ()) -> None:
+        self.routes: tuple[Route, ...] = tuple(routes)
+        groups: dict[bytes, list[Route]] = {}
+        self._ids: dict[bytes, Route | None] = {}
+        for route in self.routes:
+            if route.host:
+                groups.setdefault(route.host, []).append(route)
+            # two lines with one id make it ambiguous, and so useless (docs/grip.md §1.5)
+            self._ids[route.id] = None if route.id in self._ids else route
+        self._hosts = {host: _Group(group) for host, group in groups.items()}
+        self._any = self._hosts.pop(b"*", None)
+
+    def find(self, host: bytes, path: bytes, ws: bool, tls: bool) -> Route | None:
+        """Return the route of a request, None if there is none (docs/grip.md §1.2, §1.5).
+
+        Arguments: ``host`` in lower case without port; ``path`` percent-encoded, as the client sent it; ``ws``
+        whether it is a WebSocket handshake; ``tls`` whether the client speaks TLS.
+        """
+        group = self._hosts.get(host) or self._any
+        if group is None:
+            return None
+        return group.only or group.find(path, ws, tls)
+
+    def by_id(self, id: bytes) -> Route | None:
+        """Return the route with this id, None if there is none or more than one."""
+        return self._ids.get(id)
+
+
+_Section = tuple[str, list[tuple[str, str | None]]]
+
+
+def split_line(line: str) -> list[_Section]:
+    """Split a line into sections (value, [(property, value or None)]); [] for a blank line or a comment.
+
+    Raises RouteError for bad quoting and empty properties (docs/grip.md §1.1).
+    """
+    sections: list[list[str]] = []
+    pieces: list[str] | None = None
+    current: list[str] = []
+    position, size = 0, len(line)
+    while position < size:
+        char = line[position]
+        if char == "#":
+            break
+        if char == " ":
+            if pieces is not None:
+                pieces.append("".join(current))
+                sections.append(pieces)
+                pieces, current = None, []
+            position += 1
+            continue
+        if pieces is None:
+            pieces = []
+        if char == ",":
+            pieces.append("".join(current))
+            current = []
+        elif char == '"':
+            position = _quoted(line, position + 1, current)
+            continue
+        else:
+            current.append(char)
+        position += 1
+    if pieces is not None:
+        pieces.append("".join(current))
+        sections.append(pieces)
+    return [_section(pieces) for pieces in sections]
+
+
+def _quoted(line: str, position: int, into: list[str]) -> int:
+    """Read the rest of a quoted string; return the position behind its closing quote."""
+    while position < len(line):
+        char = line[position]
+        if char == '"':
+            return position + 1
+        if char == "\\":
+            position += 1
+            if position == len(line):
+                raise RouteError("unterminated escape at the end of the line")
+            char = line[position]
+            if char not in '\\"':
+                raise RouteError(f"unknown escape '\\{char}' (only \\\\ and \\\" exist)")
+        into.append(char)
+        position += 1
+    raise RouteError("unterminated quote")
+
+
+def _section(pieces: list[str]) -> _Section:
+    value = ""
+    properties = pieces
+    if "=" not in pieces[0]:
+        value, properties = pieces[0], pieces[1:]
+    found: list[tuple[str, str | None]] = []
+    for piece in properties:
+        if not piece:
+            raise RouteError("empty property: a name is expected after ','")
+        name, equals, text = piece.partition("=")
+        if not name:
+            raise RouteError(f"empty property name in '{piece}'")
+        found.append((name, text if equals else None))
+    return value, found
+
+
+class _Properties:
+    """The properties of one section, checked against the names it may have."""
+
+    def __init__(self, section: _Section, flags: frozenset[str], values: frozenset[str], note: Callable[[str], None]):
+        self.values: dict[str, list[str]] = {}
+        self.flags: set[str] = set()
+        for name, text in section[1]:
+            if name in flags:
+                if text is not None:
+                    note(f"'{name}' is a flag: '={text}' is ignored, it is on")
+                self.flags.add(name)
+            elif name in values:
+                if text is None and name != "id":
+                    raise RouteError(f"{name} needs a value")
+                if name in self.values and name not in REPEATABLE:
+                    note(f"'{name}' is given twice: '{text}' is used")
+                    self.values[name].clear()
+                self.values.setdefault(name, []).append(text or "")
+            elif name in LATER and values is CONDITION_VALUES:
+                note(f"not supported yet: {name}")
+            else:
+                near = difflib.get_close_matches(name, flags | values, 1)
+                note(f"unknown property '{name}'" + (f" (did you mean '{near[0]}'?)" if near else ""))
+
+    def get(self, name: str) -> str | None:
+        """The value of a property, None if it is not there or empty."""
+        values = self.values.get(name)
+        return (values[-1] or None) if values else None
+
+    def number(self, name: str) -> int | None:
+        text = self.get(name)
+        if text is None:
+            if name in self.values:
+                raise RouteError(f"{name} must be a number, not empty")
+            return None
+        if not re.fullmatch(r"[0-9]{1,6}", text):
+            raise RouteError(f"{name} must be a number, not '{text}'")
+        return int(text)
+
+    def choice(self, name: str, choices: tuple[str, str]) -> str | None:
+        if name not in self.values:
+            return None
+        text = self.values[name][-1]
+        if text not in choices:
+            raise RouteError(f"{name} must be set to '{choices[0]}' or '{choices[1]}', not '{text}'")
+        return text
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _host_header(name: str, text: str | None) -> bytes | None:
+    """Check a value that will stand in a Host header: ``host[:port]``."""
+    if text is None:
+        return None
+    bare = text
+    if bare.startswith("["):
+        bare = bare.partition("]")[2] or ":0"
+        host_good = text.count("]") == 1 and _ipv6(text[1 : text.index("]")])
+    else:
+        host_good = _HOST.fullmatch(bare.partition(":")[0]) is not None
+        bare = bare[len(bare.partition(":")[0]) :] or ":0"
+    if not host_good or not re.fullmatch(r":[0-9]{1,5}", bare):
+        raise RouteError(f"{name} must be 'host' or 'host:port', not '{text}'")
+    return _bytes(text)
+
+
+def _ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _headers(values: list[str]) -> tuple[tuple[bytes, bytes], ...]:
+    headers = []
+    for text in values:
+        name, colon, value = text.partition(":")
+        if not colon or not _TOKEN.fullmatch(name):
+            raise RouteError(f"header must use the format 'Name:value', not '{text}'")
+        value = value.lstrip()
+        if _CONTROL.search(value.replace("\t", " ")):
+            raise RouteError(f"header '{name}' has a control character in its value")
+        headers.append((_bytes(name), _bytes(value)))
+    return tuple(headers)
+
+
+def _target(section: _Section, base: str, note: Callable[[str], None]) -> Target:
+    value = section[0]
+    if value.startswith(("zhttp/", "zhttpreq/")):
+        raise RouteError(f"not supported yet: {value.partition('/')[0]} (target '{value}')")
+    properties = _Properties(section, TARGET_FLAGS, TARGET_VALUES, note)
+    host, port = "", 0
+    if value != "test":
+        host, port = _address(value)
+    if properties.get("client_key") and not properties.get("client_cert"):
+        raise RouteError("client_key needs a client_cert")
+    subs = properties.values.get("sub", [])
+    if "" in subs:
+        raise RouteError("sub needs a channel")
+    cert, private = properties.get("client_cert"), properties.get("client_key")
+    flags = properties.flags
+    return Target(
+        kind="test" if value == "test" else "host",
+        host=host,
+        port=port,
+        ssl="ssl" in flags,
+        untrusted="untrusted" in flags,
+        trust_connect_host="trust_connect_host" in flags,
+        insecure="insecure" in flags,
+        over_http="over_http" in flags,
+        one_event="one_event" in flags,
+        host_header=_host_header("host", properties.get("host")),
+        subs=tuple(_bytes(sub) for sub in subs),
+        client_cert=os.path.join(base, cert) if cert else None,
+        client_key=os.path.join(base, private) if private else None,
+    )
+
+
+def _address(value: str) -> tuple[str, int]:
+    """Read ``host:port`` or ``[v6]:port``."""
+    host, colon, port = value.rpartition(":")
+    if not colon or not host:
+        raise RouteError(f"target must be 'host:port' or 'test', not '{value}'")
+    if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
+        raise RouteError(f"target '{value}' has an invalid port: it must be 1 to 65535")
+    if host.startswith("[") and host.endswith("]"):
+        if not _ipv6(host[1:-1]):
+            raise RouteError(f"target '{value}' has an invalid IPv6 address")
+        return host[1:-1], int(port)
+    if ":" in host:
+        raise RouteError(f"target '{value}': an IPv6 address needs brackets, '[{host}]:{port}'")
+    if not _HOST.fullmatch(host):
+        raise RouteError(f"target '{value}' has an invalid host name")
+    return host, int(port)
+
+
+def _route(sections: list[_Section], number: int, base: str, note: Callable[[str], None]) -> Route:
+    if len(sections) < 2:
+        raise RouteError("a route needs a condition and at least one target")
+    condition = _Properties(sections[0], CONDITION_FLAGS, CONDITION_VALUES, note)
+    host = sections[0][0].lower()
+    if host != "*" and host and _CONTROL.search(host):
+        raise RouteError(f"host {host!r} has a control character (only spaces separate, not tabs)")
+    proto = condition.choice("proto", ("http", "ws"))
+    ssl = condition.choice("ssl", ("yes", "no"))
+    path_beg = condition.get("path_beg")
+    if path_beg is None and "path_beg" in condition.values:
+        raise RouteError("path_beg must not be empty")
+    replace_beg = condition.get("replace_beg")
+    if replace_beg is not None and (_CONTROL.search(replace_beg) or " " in replace_beg or "?" in replace_beg):
+        raise RouteError(f"replace_beg must be a percent-encoded path, not '{replace_beg}'")
+    if replace_beg is None and "replace_beg" in condition.values:
+        replace_beg = ""
+    id = condition.get("id")
+    sig_key = condition.get("sig_key")
+    if sig_key is not None:
+        _check_key(sig_key, base)
+    level = condition.number("log_level")
+    return Route(
+        id=_bytes(id or ",".join((host or "*", proto or "*", ssl or "*", path_beg or "*"))),
+        explicit_id=id is not None,
+        host=_bytes(host),
+        proto="http" if proto == "http" else "ws" if proto == "ws" else None,
+        ssl=None if ssl is None else ssl == "yes",
+        path_beg=_bytes(path_beg or ""),
+        prefix=_bytes(condition.get("prefix") or ""),
+        sig_iss=condition.get("sig_iss"),
+        sig_key=sig_key,
+        orig_headers="orig_headers" in condition.flags,
+        as_host=_host_header("as_host", condition.get("as_host")),
+        path_rem=condition.number("path_rem") or 0,
+        replace_beg=None if replace_beg is None else _bytes(replace_beg),
+        debug="debug" in condition.flags,
+        aco="aco" in condition.flags,
+        no_grip="no_grip" in condition.flags,
+        log_level=None if level is None else min(level, 3),
+        set_headers=_headers(condition.values.get("header", [])),
+        targets=tuple(_target(section, base, note) for section in sections[1:]),
+        line=number,
+    )
+
+
+def _check_key(text: str, base: str) -> None:
+    # imported here because only lines with a key of their own need the cryptography it loads
+    from gripproxy.grip.signature import KeyProblem, load_key
+
+    try:
+        load_key(text, pathlib.Path(base))
+    except KeyProblem as error:
+        raise RouteError(f"sig_key: {error}") from error
+
+
+def parse_routes(text: str, filename: str, base: str | None = None) -> tuple[RouteTable, list[RouteProblem]]:
+    """Read routes (docs/grip.md §1.1 to §1.5).
+
+    Arguments: ``text`` of the file (bytes that are not UTF-8 as surrogates), ``filename`` for problems, ``base`` the
+    directory where relative files are looked for (default: that of ``filename``). Returns the table of the lines that
+    can be used, and what is wrong with the others.
+    """
+    where = os.path.dirname(os.path.abspath(filename)) if base is None else base
+    routes: list[Route] = []
+    problems: list[RouteProblem] = []
+    conditions: dict[tuple[bytes, str | None, bool | None, bytes], int] = {}
+    ids: dict[bytes, int] = {}
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        notes: list[str] = []
+        try:
+            sections = split_line(line.removesuffix("\r"))
+            if not sections:
+                continue
+            route = _route(sections, number, where, notes.append)
+        except RouteError as error:
+            problems.append(RouteProblem(filename, number, str(error)))
+            continue
+        condition = (route.host, route.proto, route.ssl, route.path_beg)
+        # lines without a host are found by id only, so that equal conditions do not compete
+        if route.host and condition in conditions:
+            reason = f"duplicate condition, line {conditions[condition]} has it already"
+            problems.append(RouteProblem(filename, number, reason))
+            continue
+        conditions[condition] = number
+        if route.explicit_id and route.id in ids:
+            name = route.id.decode("utf-8", "replace")
+            notes.append(f"line {ids[route.id]} has the id '{name}' too: it can be used for neither")
+        ids.setdefault(route.id, number)
+        problems += [RouteProblem(filename, number, note, skipped=False) for note in notes]
+        routes.append(route)
+    return RouteTable(routes), problems
+
+
+class RoutesFile:
+    """Where the routes come from: a file that may change, or lines that do not.
+
+    Arguments: ``path`` of the file, or None; ``lines`` replace the file if there are any.
+    """
+
+    __slots__ = ("base", "lines", "path")
+
+    def __init__(self, path: str | None, lines: Iterable[str] = (), base: str | None = None) -> None:
+        self.lines: tuple[str, ...] = tuple(lines)
+        self.path: str | None = None if self.lines else path
+        """The file to watch, None if there is none."""
+        self.base = base
+
+    @classmethod
+    def of(cls, config: Config) -> RoutesFile:
+        """Return the source of routes of a configuration: --route lines, the routes file, or the test route."""
+        return cls(config.proxy.routesfile or None, config.route_lines, config.directory)
+
+    def load(self) -> tuple[RouteTable, list[RouteProblem]]:
+        """Read the routes. Raises ConfigError if the file cannot be read (a running server keeps what it has)."""
+        if self.path is None:
+            return parse_routes("\n".join(self.lines), "--route", self.base)
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read(MAX_FILE + 1)
+        except OSError as error:
+            raise ConfigError(self.path, None, f"routes file cannot be read: {error.strerror}") from error
+        if len(data) > MAX_FILE:
+            raise ConfigError(self.path, None, f"routes file has more than {MAX_FILE} bytes")
+        return parse_routes(data.decode("utf-8", "surrogateescape"), self.path, self.base)

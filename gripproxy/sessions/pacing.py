@@ -1,0 +1,86 @@
+"""Deliveries at a limited rate, shared fairly between route ids (docs/grip.md §10: message_rate, message_hwm)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from math import ceil
+from typing import Final
+
+from gripproxy.grip.item import Item
+from gripproxy.sessions.channels import Subscription
+
+__all__ = ["INTERVAL", "Pacer"]
+
+INTERVAL: Final = 0.025
+"""Seconds between two batches of deliveries."""
+
+
+class Pacer:
+    """Queues of deliveries, one per route id, served in turn.
+
+    ``rate`` is deliveries per second, at least 1, ``hwm`` the most that may wait per queue (0: no limit, which is
+    the operator's choice); ``arm(seconds, callback)`` is the loop's call_later; ``overflow(count)`` is told of
+    deliveries that were dropped. A delivery weighs its block count, or 1.
+    """
+
+    def __init__(
+        self,
+        rate: int,
+        hwm: int,
+        arm: Callable[[float, Callable[[], None]], object],
+        overflow: Callable[[int], None],
+    ) -> None:
+        self._batch = max(1, ceil(rate * INTERVAL))
+        self._hwm = hwm
+        self._arm = arm
+        self._overflow = overflow
+        self._queues: dict[bytes, deque[tuple[Subscription, Item, int]]] = {}
+        self._waiting: dict[bytes, int] = {}
+        self._running = False
+        self.delivered = 0
+
+    def put(self, key: bytes, subscription: Subscription, item: Item, weight: int) -> bool:
+        """Queue one delivery of a route id (empty: of all routes without one). Returns False if it was dropped."""
+        waiting = self._waiting.get(key, 0)
+        if self._hwm and waiting + weight > self._hwm:
+            self._overflow(1)
+            return False
+        self._waiting[key] = waiting + weight
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = deque()
+        queue.append((subscription, item, weight))
+        if not self._running:
+            # The first batch goes at once, but after all of this item's deliveries are queued.
+            self._running = True
+            self._arm(0, self._run)
+        return True
+
+    def _run(self) -> None:
+        left = self._batch
+        while left > 0 and self._queues:
+            # The queue that was served goes to the end, so that its turn is not the first of the next batch too.
+            key = next(iter(self._queues))
+            queue = self._queues.pop(key)
+            subscription, item, weight = queue.popleft()
+            left -= weight
+            if queue:
+                self._queues[key] = queue
+                self._waiting[key] -= weight
+            else:
+                del self._waiting[key]
+            session = subscription.session
+            if subscription in session.subscriptions and session.deliver(subscription, item):
+                self.delivered += 1
+        # Even with nothing left the pause is kept, else single items would pass faster than the rate.
+        if self._queues:
+            self._arm(INTERVAL, self._run)
+        else:
+            self._arm(INTERVAL, self._rest)
+
+    def _rest(self) -> None:
+        self._running = False
+        if self._queues:
+            self._running = True
+            self._run()

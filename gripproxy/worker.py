@@ -1,0 +1,599 @@
+"""A worker process: accepts clients, proxies, and holds every session it accepted.
+
+This module ties the parts together and owns the process's clock, timers and counters; decisions are made in
+``gripproxy.sessions`` and ``gripproxy.grip``, connections are in ``gripproxy.edge``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from math import ceil
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from gripproxy import tls
+from gripproxy.config import Config, ConfigError
+from gripproxy.edge.accepting import Accepting
+from gripproxy.edge.backend import BackendPool
+from gripproxy.edge.client import ClientConnection
+from gripproxy.edge.clienttls import target_context
+from gripproxy.edge.fetch import Fetch, Pace
+from gripproxy.edge.forwarding import Forwarder, ForwardSettings
+from gripproxy.edge.linkfetch import LinkFetches
+from gripproxy.edge.opening import Opening
+from gripproxy.edge.poster import EventPoster
+from gripproxy.grip.filters import ASK_RATE, ASK_TIMEOUT, Ask, AskAnswer
+from gripproxy.grip.forwarded import ForwardedFor
+from gripproxy.grip.item import Item
+from gripproxy.grip.response import Response
+from gripproxy.grip.signature import KeyProblem, Signer, load_key
+from gripproxy.journal import Journal
+from gripproxy.listeners import Listener
+from gripproxy.log import log
+from gripproxy.pipe import ANSWER, COMMAND, ITEM, LOST, RETIRING, STATS, SUBSCRIBED, WATCH, Link, Message, socket_path
+from gripproxy.process import Child
+from gripproxy.retiring import ARRIVAL, Retirement
+from gripproxy.routes import Route, RoutesFile, RouteTable
+from gripproxy.sessions.channels import ChannelTable
+from gripproxy.sessions.fanout import Fanout
+from gripproxy.sessions.keeper import Keeper, Updates
+from gripproxy.sessions.pacing import Pacer
+from gripproxy.sessions.response import ResponseHold
+from gripproxy.sessions.stream import StreamHold
+from gripproxy.sessions.websocket import WebSocketSession
+from gripproxy.sessions.wheel import TICK, Wheel
+from gripproxy.tally import SERIAL_STEP, Tally
+
+__all__ = ["Worker", "main"]
+
+COUNTS_INTERVAL: Final = 0.1
+"""Seconds between two reports of session counts to the handler."""
+
+SWEEP_INTERVAL: Final = 1.0
+"""Seconds between two looks at what has taken too long."""
+
+RECONNECT: Final = (0.02, 0.5)
+"""First and longest pause in seconds before the pipe is connected again."""
+
+GONE_TIMEOUT: Final = 30.0
+"""Seconds the request to a gone link may take; its outcome does not matter."""
+
+ASKS_WAITING_MAX: Final = 10_000
+"""Filter requests that may wait for their turn; further ones fail."""
+
+
+def _given(link: Link) -> Link:
+    return link
+
+
+class Worker(Journal):
+    """One worker and everything it knows.
+
+    Arguments: the loaded ``config``; the worker's ``number``, from 1; the ``loop`` it runs on.
+    """
+
+    def __init__(self, config: Config, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(config, number, loop.time, time.time_ns())
+        self.loop = loop
+        self.log = log
+        self.connections = 0
+        self.requests = 0
+        self.max_connections = ceil(config.runner.client_maxconn / max(1, config.proxy.workers))
+        self.max_requests = ceil(config.proxy.max_open_requests / max(1, config.proxy.workers))
+        self.in_flight = 0
+        """Requests and handshakes that are with a backend; held ones are not."""
+        self.active: dict[ClientConnection, None] = {}
+        """Connections that are not held: those the sweep looks at."""
+        self.draining = False
+        self.recovered = float("-inf")
+        """When all were last asked to recover; what a backend was asked before may lack something by now."""
+        self.retiring = False
+        """A successor serves: no new clients come, and each request is the last one of its connection."""
+        self.held: dict[int, ResponseHold | StreamHold] = {}
+        self.sockets: dict[bytes, WebSocketSession] = {}
+        """WebSockets by connection id."""
+        self.posting: dict[EventPoster, None] = {}
+        """Requests of WebSockets in flight."""
+        self._farewells = 0
+        """Requests to gone links that are under way."""
+        self._serial = 0
+        self.accepting = Accepting(loop, partial(ClientConnection, self), lambda: self.connections)
+        self._arrival = ARRIVAL
+        self._link: Link | None = None
+        self._stopped = loop.create_future()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._asks: dict[bytes, Pace] = {}
+        self._signers: dict[tuple[str, str], Signer | None] = {}
+        self._told: dict[str, int] = {}
+        self._gauges: dict[str, int] = {}
+
+        base = Path(config.directory)
+        proxy = config.proxy
+        self._base = base
+        self.forward_settings = ForwardSettings(
+            ForwardedFor.parse(proxy.x_forwarded_for),
+            ForwardedFor.parse(proxy.x_forwarded_for_trusted),
+            proxy.accept_x_forwarded_protocol,
+            proxy.set_x_forwarded_protocol,
+            frozenset(name.lower().encode() for name in proxy.orig_headers_need_mark),
+            proxy.accept_pushpin_route,
+            proxy.cdn_loop.encode(),
+            load_key(proxy.upstream_key, base),
+        )
+        self.signer(proxy.sig_key, proxy.sig_iss)
+
+        self.tally = Tally(self)
+        self.table = ChannelTable(self.tell_handler, self.tally)
+        self.wheel = Wheel(self.clock())
+        self.updates = Updates(
+            lambda seconds: self._later(seconds, self.updates.run),
+            self.clock,
+            proxy.recovery_rate / max(1, proxy.workers),
+            ceil(proxy.recovery_max / max(1, proxy.workers)),
+        )
+        rate = max(0, config.handler.message_rate)
+        self.pacer = (
+            Pacer(
+                ceil(rate / max(1, proxy.workers)),
+                ceil(max(0, config.handler.message_hwm) / max(1, proxy.workers)),
+                self._later,
+                self.deliveries_dropped,
+            )
+            if rate
+            else None
+        )
+        self.keeper = Keeper(
+            self.table,
+            self.wheel,
+            self.updates,
+            self.clock,
+            self._ask,
+            proxy.stream_buffer_max,
+            self.pacer is not None,
+            proxy.hold_confirm_timeout,
+        )
+        self.keeper.recover_interval = proxy.ws_recover_interval
+        self.links = LinkFetches(self)
+        self.keeper.fetch = self.links.fetch
+        self.keeper.ignore_query = proxy.share_links_ignoring_query
+        self.fanout = Fanout(
+            self.table, loop.call_soon, self.clock, self._pause_intake, self.pacer, config.handler.message_block_size
+        )
+        self.pool = BackendPool(
+            loop, proxy.connect_timeout, proxy.backend_idle_timeout, target_context, config.policy()
+        )
+        self._routes_file = RoutesFile.of(config)
+        self._routes_seen: tuple[int, ...] | None = None
+        self._routes_changed_at: float | None = None
+        self.routes = RouteTable()
+
+    # --- routes
+
+    def load_routes(self) -> None:
+        """Read the routes. A line with an error is logged and left out; a file that cannot be read keeps the old ones.
+
+        Raises ConfigError if it cannot be read and there are no old ones.
+        """
+        self._routes_seen = self._routes_stamp()
+        try:
+            table, problems = self._routes_file.load()
+        except ConfigError as error:
+            if not self.routes.routes:
+                raise
+            log.error("%s; the routes stay as they were", error)
+            return
+        # Every worker reads them; one tells.
+        if self.number == 1 and not self.retiring:
+            for problem in problems:
+                log.warning("%s", problem)
+            log.info("routes loaded: %d", len(table.routes))
+        self.routes = table
+
+    def _routes_stamp(self) -> tuple[int, ...] | None:
+        path = self._routes_file.path
+        if path is None:
+            return None
+        try:
+            stat = os.stat(path)
+        except OSError:
+            return None
+        return (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+
+    def _watch_routes(self, now: float) -> None:
+        """Load again one second after a change was seen, so that a file written in pieces is read whole (§1.7)."""
+        stamp = self._routes_stamp()
+        if stamp is not None and stamp != self._routes_seen:
+            self._routes_seen = stamp
+            self._routes_changed_at = now
+        elif self._routes_changed_at is not None:
+            self._routes_changed_at = None
+            self.load_routes()
+
+    def signer(self, key: str, issuer: str) -> Signer | None:
+        """Return the signer of a key as the config writes it; None for an empty key. Raises KeyProblem."""
+        name = (key, issuer)
+        if name not in self._signers:
+            loaded = load_key(key, self._base)
+            self._signers[name] = Signer(loaded, issuer) if loaded is not None else None
+        return self._signers[name]
+
+    def forwarder(self, route: Route, index: int) -> Forwarder:
+        """Return what writes requests of a route for one of its targets, made at the first use."""
+        forwarder: Forwarder | None = route.cache.get(index)
+        if forwarder is None:
+            proxy = self.config.proxy
+            key = route.sig_key if route.sig_key is not None else proxy.sig_key
+            issuer = route.sig_iss if route.sig_iss is not None else proxy.sig_iss
+            try:
+                signer = self.signer(key, issuer)
+            except KeyProblem as error:
+                log.error(
+                    "route %s: sig_key: %s; its requests go out unsigned", route.id.decode("utf-8", "replace"), error
+                )
+                signer = None
+            forwarder = Forwarder(route, route.targets[index], self.forward_settings, signer, time.time)
+            route.cache[index] = forwarder
+        return forwarder
+
+    def debug(self, route: Route) -> bool:
+        """Whether errors on this route are told in full."""
+        return route.debug or self.config.proxy.debug
+
+    def cors(self, route: Route) -> bool:
+        """Whether responses on this route get CORS headers."""
+        return route.aco or self.config.proxy.auto_cross_origin
+
+    # --- sessions
+
+    def next_serial(self) -> int:
+        """Return a number for a new request, unique in this process; it ends with the second of the minute."""
+        self._serial += SERIAL_STEP
+        return self._serial | self.tally.phase
+
+    def held_began(self, hold: ResponseHold | StreamHold, client: ClientConnection) -> None:
+        """A request is held from now on."""
+        self.held[hold.serial] = hold
+        self.tally.holds[hold.mode] += 1
+        self.tally.holding[hold.mode] += 1
+
+    def held_ended(self, hold: ResponseHold | StreamHold) -> None:
+        """A hold is over."""
+        self.held.pop(hold.serial, None)
+        self.tally.holding[hold.mode] -= 1
+
+    def socket_began(self, session: WebSocketSession, opening: Opening) -> None:
+        """A WebSocket is open."""
+        self.connections += 1
+        self.upgraded += 1
+        self.sockets[session.cid] = session
+        if log.level >= 2:
+            self.log_opening(opening, f"open as {session.cid.decode()}")
+        if self.draining:
+            self.loop.call_soon(session.drain)
+
+    def socket_ended(self, session: WebSocketSession | None) -> None:
+        """A WebSocket's connection is gone."""
+        self.connections -= 1
+        if session is not None and self.sockets.pop(session.cid, None) is not None:
+            self.tally.left(session)
+
+    def tell_gone(self, route: Route, base: bytes, link: bytes) -> None:
+        """POST to a gone link; failures do not matter (docs/grip.md §4.4)."""
+        self._farewells += 1
+
+        def done(_: Response | None) -> None:
+            self._farewells -= 1
+
+        Fetch(self, route, base, link, b"POST", [(b"Content-Length", b"0")], b"", GONE_TIMEOUT, done)
+
+    def _ask(self, ask: Ask, uri: bytes, route: object, answer: Callable[[AskAnswer | None], None]) -> None:
+        """Perform the request of a filter, at most ASK_RATE a second for one URL (docs/grip.md §7)."""
+        assert isinstance(route, Route)
+
+        def done(response: Response | None) -> None:
+            answer(None if response is None else AskAnswer(response.code, response.headers, response.body))
+
+        def start() -> None:
+            Fetch(self, route, uri, ask.url, b"POST", list(ask.headers), ask.body, ASK_TIMEOUT, done)
+
+        pace = self._asks.get(ask.url)
+        if pace is None:
+            if len(self._asks) > 1000:
+                self._asks.clear()
+            pace = self._asks[ask.url] = Pace(ASK_RATE, 0.025, ASKS_WAITING_MAX, self.loop.call_later)
+        if not pace.add(start):
+            log.warning("too many filter requests wait for %s", ask.url)
+            self.loop.call_soon(answer, None)
+
+    # --- the pipe
+
+    def tell_handler(self, message: Message) -> None:
+        """Send a message to the handler; lost if there is none."""
+        if self._link is not None:
+            self._link.send(message)
+
+    def _pause_intake(self, pause: bool) -> None:
+        if self._link is not None:
+            if pause:
+                self._link.pause_reading()
+            else:
+                self._link.resume_reading()
+
+    async def _keep_link(self) -> None:
+        """Keep the pipe to the handler up, for as long as the process runs."""
+        path = socket_path(self.config)
+        pause, longest = RECONNECT
+        told = before = False
+        while True:
+            lost: asyncio.Future[None] = self.loop.create_future()
+
+            def on_lost(_: Link, lost: asyncio.Future[None] = lost) -> None:
+                if not lost.done():
+                    lost.set_result(None)
+
+            fresh = Link(self._messages, on_lost)
+            try:
+                await self.loop.create_unix_connection(partial(_given, fresh), path)
+            except OSError as error:
+                if not told and pause >= longest:
+                    told = True
+                    log.warning("no connection to the handler at %s: %s; trying on", path, error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, longest)
+                continue
+            told = False
+            since = self.clock()
+            self._link = link = fresh
+            self.tally.anew()
+            self._gauges = {}
+            self.table.announce(self.epoch, str(self.number))
+            self._tell_retiring()
+            log.debug("connected to the handler")
+            if before:
+                # What was published while there was no handler came by nobody.
+                self._recover()
+            before = True
+            await lost
+            self._link = None
+            self._watched(False, False)
+            self.table.down()
+            if link.error is not None:
+                log.error("the pipe to the handler broke: %s", link.error)
+            elif not self.draining:
+                log.warning("the handler is gone; held clients stay, new holds wait")
+            if self.clock() - since > longest:
+                pause = RECONNECT[0]
+            else:
+                # It hangs up at once: a handler that ends, or one of another version.
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, longest)
+
+    def _messages(self, link: Link, messages: list[Message]) -> None:
+        item = self.fanout.item
+        unpack = Item.unpack
+        for message in messages:
+            kind = message[0]
+            if kind == ITEM:
+                item(unpack(message[1]))
+            elif kind == SUBSCRIBED:
+                self.table.confirmed(message[1], message[2], message[3])
+            elif kind == COMMAND:
+                self._command(message[1], message[2], message[3])
+            elif kind == WATCH:
+                self._watched(message[1], message[2])
+            elif kind == LOST:
+                self.lost += 1
+                log.error("items were lost on the way from the handler: this worker does not keep up")
+                self.table.lost()
+                self._recover()
+        self.fanout.flush()
+
+    def _watched(self, connections: bool, counts: bool) -> None:
+        """Somebody wants to know of each connection, and of the sessions of each channel at once, or does not."""
+        self.tally.watch(connections)
+        self.table.changed = (lambda: self._later(0, self.table.counts)) if counts else None
+
+    def _recover(self) -> None:
+        """Have every hold with ids ask the backend for what it may have missed, in batches."""
+        self.recovered = self.keeper.recovered = self.clock()
+        for hold in list(self.held.values()):
+            if any(subscription.prev_id is not None for subscription in hold.subscriptions):
+                self.updates.add(hold)
+        self._recover_sockets()
+
+    def _recover_sockets(self) -> None:
+        for session in self.sockets.values():
+            reliable = session.reliable
+            if reliable is not None:
+                reliable.recover()
+
+    def _command(self, number: int, name: str, args: dict[str, Any]) -> None:
+        value: Any = None
+        if name == "update":
+            channel = self.table.get(args["channel"])
+            if channel is not None:
+                for session in channel.members():
+                    if isinstance(session, ResponseHold | StreamHold):
+                        self.updates.add(session)
+                    elif isinstance(session, WebSocketSession) and session.reliable is not None:
+                        session.reliable.recover()
+        elif name == "recover" and args.get("missed"):
+            self._recover()
+        elif name == "recover":
+            for hold in list(self.held.values()):
+                self.updates.add(hold)
+            self._recover_sockets()
+        elif name == "conncheck":
+            wanted = set(args["ids"])
+            prefix = self.connection_id(0)[:-1]
+            value = []
+            for cid in wanted:
+                if cid.startswith(prefix):
+                    try:
+                        serial = int(cid[len(prefix) :], 16)
+                    except ValueError:
+                        continue
+                    if serial in self.held and self.connection_id(serial) == cid:
+                        value.append(cid)
+            value += [cid for cid in wanted if cid in self.sockets]
+        elif name == "refresh":
+            value = self._refresh(args)
+        self.tell_handler((ANSWER, number, value))
+
+    def _refresh(self, args: dict[str, Any]) -> bool:
+        """Refresh a WebSocket by its id, or all on a channel. Returns whether there was one (docs/grip.md §5.8)."""
+        if "cid" in args:
+            session = self.sockets.get(args["cid"])
+            if session is not None:
+                session.refresh()
+            return session is not None
+        channel = self.table.get(args["channel"])
+        found = [s for s in channel.members() if isinstance(s, WebSocketSession)] if channel is not None else []
+        for session in found:
+            session.refresh()
+        return bool(found)
+
+    # --- time
+
+    def _later(self, seconds: float, callback: Callable[[], None]) -> None:
+        if seconds <= 0:
+            self.loop.call_soon(callback)
+        else:
+            self.loop.call_later(seconds, callback)
+
+    def _tick(self) -> None:
+        self.loop.call_later(TICK, self._tick)
+        now = self.clock()
+        self.tally.advance(now)
+        self.wheel.advance(now)
+
+    def _count(self) -> None:
+        self.loop.call_later(COUNTS_INTERVAL, self._count)
+        self.table.counts()
+        if self._link is not None:
+            self.tally.flush(self.clock())
+
+    def _sweep(self) -> None:
+        self.loop.call_later(SWEEP_INTERVAL, self._sweep)
+        now = self.clock()
+        for client in list(self.active):
+            client.sweep(now)
+        for poster in list(self.posting):
+            poster.sweep(now)
+        self.pool.sweep(now)
+        self.accepting.look()
+        self._watch_routes(now)
+        self._tell_totals()
+
+    def _tell_totals(self) -> None:
+        totals = self.totals() | self.tally.totals()
+        deltas = {name: value - self._told.get(name, 0) for name, value in totals.items()}
+        deltas = {name: delta for name, delta in deltas.items() if delta}
+        gauges = self.tally.gauges(self._link.queued if self._link is not None else 0)
+        if self._link is not None and (deltas or gauges != self._gauges):
+            self._told, self._gauges = totals, gauges
+            self.tell_handler((STATS, deltas, gauges))
+
+    # --- life
+
+    async def run(self, listeners: list[Listener], child: Child) -> int:
+        """Serve until told to stop; returns the exit status. Raises ConfigError, KeyProblem before serving."""
+        self.load_routes()
+        loop = self.loop
+        log.attach(loop)
+        child.start(loop, self.stop, self.hangup, ready=False, on_retire=self.retire)
+        self._tasks.add(loop.create_task(self._keep_link(), name="pipe to the handler"))
+        handshake = self.config.proxy.client_tls_timeout
+        if any(listener.tls for listener in listeners):
+            self._arrival += handshake
+        await self.accepting.open(listeners, partial(tls.server_context, self.config.certs_dir), handshake)
+        if self.retiring or self.draining:
+            self.accepting.close()
+        self._tick()
+        self._count()
+        self._sweep()
+        child.ready()
+        # What exists now lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 100)
+        await self._stopped
+        return 0
+
+    def hangup(self) -> None:
+        """SIGHUP: read the routes again."""
+        self.load_routes()
+
+    def _tell_retiring(self) -> None:
+        if self.retiring:
+            self.tell_handler((RETIRING, os.getpid()))
+
+    def retire(self, hold_time: float, spread: float) -> None:
+        """A successor serves: take no new clients, let those that are held go later (see Retirement), then end."""
+        if self.draining or self.retiring:
+            return
+        self.retiring = True
+        self.accepting.close()
+        self._tell_retiring()
+        Retirement(self, hold_time, spread, self._arrival)
+
+    def stop(self) -> None:
+        """Stop accepting, end what is held, finish what is in flight; at the latest after ``shutdown_timeout``."""
+        if self.draining:
+            return
+        self.draining = self.retiring = True
+        self.accepting.close()
+        for hold in list(self.held.values()):
+            hold.drain()
+        for session in list(self.sockets.values()):
+            session.drain()
+        for client in list(self.active):
+            client.drain()
+        self._end_at = self.clock() + self.config.runner.shutdown_timeout
+        self._wait_for_end()
+
+    def _wait_for_end(self) -> None:
+        left = self.connections or self.posting or self._farewells
+        if left and self.clock() < self._end_at and not self._stopped.done():
+            self.loop.call_later(0.02, self._wait_for_end)
+            return
+        for client in list(self.active):
+            client.abort()
+        for session in list(self.sockets.values()):
+            session.abort("the process ends")
+        self.accepting.end()
+        for task in self._tasks:
+            task.cancel()
+        self.pool.close()
+        if self._link is not None:
+            # What it counted last counts too.
+            self.tally.flush(self.clock())
+            self._tell_totals()
+            self._link.close()
+        if not self._stopped.done():
+            self._stopped.set_result(None)
+
+
+def main(config: Config, number: int, listeners: list[Listener], child: Child) -> int:
+    """Run worker ``number`` on the given listeners until it is told to stop. Returns the exit status."""
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        try:
+            worker = Worker(config, number, loop)
+            return loop.run_until_complete(worker.run(listeners, child))
+        except (ConfigError, KeyProblem) as error:
+            log.error("%s", error)
+            return 2
+    finally:
+        child.close()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        log.flush()
+        loop.close()

@@ -1,0 +1,160 @@
+"""Items that come in over ZeroMQ: the PULL socket, and the SUB socket with its forwarded subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import zmq
+
+from gripproxy.grip.item import ItemError
+from gripproxy.grip.tnet import FrameError
+from gripproxy.log import DEBUG, log
+
+from .drain import Drain
+from .endpoints import bind
+from .exchange import Exchange
+from .publication import parse_message
+
+__all__ = ["Intake"]
+
+MAX_WAITING: Final = 20_000
+"""Messages ZeroMQ keeps per publisher before it makes a PUSH wait, or an XPUB drop."""
+
+MAX_MESSAGE: Final = 64 * 1024 * 1024
+"""Longest message taken, in bytes; ZeroMQ closes the connection of a publisher that sends a longer one."""
+
+SHOWN: Final = 120
+"""Bytes of a bad item shown in the log."""
+
+
+class Intake:
+    """The ZeroMQ intakes of an Exchange. A bad item is one log line and counted; nothing can be answered here.
+
+    Arguments: ``context`` owns the sockets; ``wait()`` is true while publishers should be made to wait (PULL only: a
+    publisher that sends by SUB is not slowed down by us, it would only drop).
+    """
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], exchange: Exchange, wait: Callable[[], bool]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._context = context
+        self._exchange = exchange
+        self._wait = wait
+        self._pull: zmq.Socket[bytes] | None = None
+        self._sub: zmq.Socket[bytes] | None = None
+        self._drains: list[Drain] = []
+        self._sub_drain: Drain | None = None
+        self._bound: list[tuple[zmq.Socket[bytes], str]] = []
+
+    def open_pull(self, spec: str, mode: int | None = None) -> str:
+        """Bind the PULL socket and read from it; return its address. ``mode``: ipc_file_mode. Raises BindError."""
+        sock = self._pull = self._socket(zmq.PULL)
+        address = bind(sock, spec, "push_in_spec", mode)
+        self._bound.append((sock, sock.getsockopt_string(zmq.LAST_ENDPOINT)))
+        self._drains.append(Drain(sock, self._take_pull, self._wait))
+        return address
+
+    def open_sub(self, specs: tuple[str, ...], connect: bool, mode: int | None = None) -> str | None:
+        """Bind the SUB socket to the first of ``specs`` and return its address, or connect it to all of them; read
+        from it, and forward to it the channels subscribed now and later. Raises BindError."""
+        sock = self._sub = self._socket(zmq.SUB)
+        address = None
+        if connect:
+            # A publisher's machine that vanishes must be noticed: probe after 30 s, then 6 times each 5 s.
+            sock.setsockopt(zmq.TCP_KEEPALIVE, 1)
+            sock.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 30)
+            sock.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 5)
+            sock.setsockopt(zmq.TCP_KEEPALIVE_CNT, 6)
+        for channel in self._exchange.directory.channels:
+            sock.setsockopt(zmq.SUBSCRIBE, channel)
+        if connect:
+            for spec in specs:
+                sock.connect(spec)
+        else:
+            address = bind(sock, specs[0], "push_in_sub_specs", mode)
+            self._bound.append((sock, sock.getsockopt_string(zmq.LAST_ENDPOINT)))
+        self._sub_drain = Drain(sock, self._take_sub)
+        self._drains.append(self._sub_drain)
+        self._exchange.follow = self._follow
+        return address
+
+    @property
+    def unread(self) -> bool:
+        """Whether something has arrived that was not taken yet."""
+        return any(drain.unread for drain in self._drains)
+
+    def retire(self) -> None:
+        """Let no new publishers connect; what those that are connected send is taken until ``close``."""
+        for sock, address in self._bound:
+            try:
+                sock.unbind(address)
+            except zmq.ZMQError as error:
+                log.debug("%s: %s; publishers may still connect", address, error)
+        self._bound = []
+
+    def close(self) -> None:
+        """Take what has arrived and fits one turn, then close."""
+        for drain in self._drains:
+            drain.finish()
+        self._drains.clear()
+        self._exchange.follow = lambda channel, wanted: None
+        for sock in (self._pull, self._sub):
+            if sock is not None:
+                sock.close(linger=0)
+        self._pull = self._sub = None
+
+    def _socket(self, kind: int) -> zmq.Socket[bytes]:
+        sock = self._context.socket(kind)
+        sock.setsockopt(zmq.RCVHWM, MAX_WAITING)
+        sock.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
+        sock.setsockopt(zmq.IPV6, 1)
+        return sock
+
+    def _follow(self, channel: bytes, wanted: bool) -> None:
+        assert self._sub is not None
+        assert self._sub_drain is not None
+        self._sub.setsockopt(zmq.SUBSCRIBE if wanted else zmq.UNSUBSCRIBE, channel)
+        self._sub_drain.look()
+
+    def _take_pull(self) -> None:
+        sock = self._pull
+        assert sock is not None
+        data = sock.recv(zmq.NOBLOCK)
+        if sock.getsockopt(zmq.RCVMORE):
+            parts = 1
+            while sock.getsockopt(zmq.RCVMORE):
+                sock.recv(zmq.NOBLOCK)
+                parts += 1
+            self._bad("PULL", f"message has {parts} parts, expected 1", data)
+            return
+        try:
+            item = parse_message(data)
+        except (ItemError, FrameError) as error:
+            self._bad("PULL", str(error), data)
+            return
+        if log.level >= DEBUG:
+            log.debug("PULL: item for channel %s", item.channel)
+        self._exchange.counters.pull += 1
+        self._exchange.accept(item, self._loop.time())
+
+    def _take_sub(self) -> None:
+        sock = self._sub
+        assert sock is not None
+        parts = sock.recv_multipart(zmq.NOBLOCK)
+        if len(parts) != 2:
+            self._bad("SUB", f"message has {len(parts)} parts, expected topic and item", parts[0])
+            return
+        try:
+            item = parse_message(parts[1], parts[0])
+        except (ItemError, FrameError) as error:
+            self._bad("SUB", str(error), parts[1])
+            return
+        if log.level >= DEBUG:
+            log.debug("SUB: item for channel %s", item.channel)
+        self._exchange.counters.sub += 1
+        self._exchange.accept(item, self._loop.time())
+
+    def _bad(self, source: str, reason: str, data: bytes) -> None:
+        self._exchange.counters.invalid += 1
+        log.warning("%s: item skipped: %s: %r", source, reason or "unknown action", data[:SHOWN])

@@ -1,0 +1,65 @@
+"""From what publishers send to items: one message of a ZeroMQ socket, or a list in a request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gripproxy.grip import tnet
+from gripproxy.grip.item import Item, ItemError, parse_json, parse_tnet
+
+__all__ = ["BadJson", "NoObject", "items_of_args", "items_of_json", "parse_message"]
+
+
+class BadJson(ValueError):
+    """The body is no JSON document with an object or array at the top (docs/grip.md §0.2)."""
+
+
+class NoObject(ValueError):
+    """The body is JSON, but an array where an object must be."""
+
+
+def parse_message(data: bytes, topic: bytes | None = None) -> Item:
+    """Return the item of a one-part ZeroMQ message: ``J`` + JSON, ``T`` + tnetstring or bare tnetstring.
+
+    ``topic`` is given for SUB: it is the channel, whatever the item says. Raises ItemError and tnet.FrameError, the
+    publisher's fault both. Source: docs/grip.md §5.6, §5.7.
+    """
+    form, value = tnet.decode_payload(data)
+    if form == "tnet":
+        return parse_tnet(value, topic)
+    if topic is not None and type(value) is dict:
+        try:
+            value["channel"] = topic.decode()
+        except UnicodeDecodeError as error:
+            raise ItemError(f"topic is not UTF-8: {topic!r}") from error
+    return parse_json(value)
+
+
+def items_of_json(body: bytes) -> list[Item]:
+    """Return the items of a publish request's body. Raises BadJson, NoObject, or ItemError whose text is the
+    detail to answer. Nothing is published unless all items are right (docs/grip.md §5.5)."""
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadJson(str(error)) from error
+    if type(document) is not dict:
+        if type(document) is list:
+            raise NoObject("top level is an array")
+        raise BadJson("top level is neither object nor array")
+    return [parse_json(item) for item in _list_in(document, "items")]
+
+
+def items_of_args(args: dict[Any, Any]) -> list[Item]:
+    """Return the items of the arguments of the ``publish`` command. Raises ItemError (docs/grip.md §5.8)."""
+    return [parse_tnet(item) for item in _list_in(args, b"items")]
+
+
+def _list_in(owner: dict[Any, Any], name: str | bytes) -> list[Any]:
+    if name not in owner:
+        raise ItemError("object does not contain 'items'")
+    items = owner[name]
+    if type(items) is not list:
+        raise ItemError("object contains 'items' with wrong type")
+    return items

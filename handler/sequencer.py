@@ -1,0 +1,203 @@
+"""Puts the items of a channel into ``prev-id`` order (docs/grip.md §6.1, §6.2)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from gripproxy.grip.item import Item
+
+__all__ = ["MAX_WAITING", "Sequencer"]
+
+MAX_WAITING: Final = 100
+"""Items that may wait per channel; one more is dropped (docs/grip.md §6.2). Reliable sessions then find a gap and
+fetch what is missing from the backend."""
+
+MAX_WAITING_TOTAL: Final = 100_000
+"""Items that may wait in all channels together, so that a publisher with a bad ``prev-id`` on very many channels
+cannot fill the memory. Beyond it items do not wait, as if they had waited long enough: reliable sessions find the gap
+at once, and the others get the item out of order rather than never."""
+
+INSISTED_WAIT: Final = 1.0
+"""Seconds an item waits that follows the id a backend insists on, see Sequencer.insisted."""
+
+MAX_CHANNELS: Final = 1_000_000
+"""Channels whose last id is kept; the one unused longest is forgotten (docs/grip.md §6.1)."""
+
+
+class Sequencer:
+    """Holds back items that came before their predecessor. Sans-I/O.
+
+    Only items of subscribed channels without ``no-seq`` come here; the caller passes on everything that is returned,
+    in that order.
+
+    Arguments: ``wait`` is ``message_wait`` in seconds; the others are bounds, see the constants.
+    """
+
+    __slots__ = (
+        "_last",
+        "_max_channels",
+        "_max_total",
+        "_max_waiting",
+        "_named",
+        "_starts",
+        "_total",
+        "_wait",
+        "_waiting",
+        "dropped",
+    )
+
+    def __init__(
+        self,
+        wait: float,
+        max_waiting: int = MAX_WAITING,
+        max_total: int = MAX_WAITING_TOTAL,
+        max_channels: int = MAX_CHANNELS,
+    ) -> None:
+        self._wait = wait
+        self._max_waiting = max_waiting
+        self._max_total = max_total
+        self._max_channels = max_channels
+        self._last: OrderedDict[bytes, bytes] = OrderedDict()
+        # channel -> prev-id of the item with which its order began: nothing was known then of what is before
+        self._starts: dict[bytes, bytes] = {}
+        # channel -> id that a backend insists on; of few channels, and until the next item
+        self._named: dict[bytes, bytes] = {}
+        # channel -> prev-id -> (when it came, item); the inner dict is in order of arrival
+        self._waiting: dict[bytes, dict[bytes, tuple[float, Item]]] = {}
+        self._total = 0
+        self.dropped = 0
+        """Items dropped because too many waited, or because one with the same prev-id waited already."""
+
+    @property
+    def waiting(self) -> int:
+        """Items held back now, all channels together."""
+        return self._total
+
+    def last_id(self, channel: bytes) -> bytes | None:
+        """Return the id of the last item released in order on ``channel`` ("L"), or None if unknown."""
+        return self._last.get(channel)
+
+    def arrive(self, item: Item, now: float) -> list[Item]:
+        """Take an item in and return the items to deliver now: none, this one, or this one and those it released."""
+        prev_id = item.prev_id
+        if prev_id is None:
+            return self._release(item)
+        channel = item.channel
+        last = self._last.get(channel)
+        if last == prev_id:
+            return self._release(item)
+        if last is None:
+            self._starts[channel] = prev_id
+            return self._release(item)
+        waiting = self._waiting.get(channel)
+        if waiting is None:
+            waiting = self._waiting[channel] = {}
+        if prev_id in waiting or len(waiting) >= self._max_waiting:
+            self.dropped += 1
+            return []
+        if self._total >= self._max_total:
+            if not waiting:
+                del self._waiting[channel]
+            return self._release(item)
+        waiting[prev_id] = (now, item)
+        self._total += 1
+        return []
+
+    def expire(self, now: float) -> list[Item]:
+        """Return the items that waited longer than ``message_wait``, and those they released, as if in order.
+
+        To be called every second, so an item waits up to a second longer than the setting (docs/grip.md §6.2).
+        """
+        oldest = now - self._wait
+        due: list[Item] = []
+        for channel, named in list(self._named.items()):
+            waiting = self._waiting.get(channel)
+            if waiting is None or named not in waiting or waiting[named][0] > now - INSISTED_WAIT:
+                continue
+            # What came before it is not to be overtaken by it.
+            while (waiting := self._waiting.get(channel)) is not None and named in waiting:
+                due += self._jump(channel, waiting, next(iter(waiting)))
+        for channel in [c for c, waiting in self._waiting.items() if _first_arrival(waiting) <= oldest]:
+            while (waiting := self._waiting.get(channel)) is not None:
+                prev_id, (since, _) = next(iter(waiting.items()))
+                if since > oldest:
+                    break
+                due += self._jump(channel, waiting, prev_id)
+        return due
+
+    def insisted(self, channel: bytes, item_id: bytes, prev_id: bytes) -> None:
+        """A backend names ``prev_id`` as the last one where ``item_id`` is: what follows that waits INSISTED_WAIT only.
+
+        Pushpin forgets the last id then (docs/grip.md §6.1), and nothing waits. But a backend may just be ahead of what
+        it has published so far, and items that overtake each other in that moment would reach everybody as they came.
+        """
+        if self._last.get(channel) == item_id:
+            self._named[channel] = prev_id
+            if len(self._named) > self._max_channels:
+                del self._named[next(iter(self._named))]
+
+    def remove(self, channel: bytes) -> list[Item]:
+        """Forget the channel: its last subscription has gone. Return what waited for it, in order of arrival."""
+        self._last.pop(channel, None)
+        self._starts.pop(channel, None)
+        self._named.pop(channel, None)
+        waiting = self._waiting.pop(channel, None)
+        if waiting is None:
+            return []
+        self._total -= len(waiting)
+        return [item for _, item in waiting.values()]
+
+    def forget_all(self) -> None:
+        """Forget the last id of every channel (``recover``). Waiting items go on waiting."""
+        self._last.clear()
+        self._starts.clear()
+        self._named.clear()
+
+    def _release(self, item: Item) -> list[Item]:
+        channel, item_id = item.channel, item.id
+        last = self._last
+        if self._named:
+            self._named.pop(channel, None)
+        if item_id is None:
+            if channel in last:
+                del last[channel]
+            self._starts.pop(channel, None)
+            return [item]
+        last[channel] = item_id
+        last.move_to_end(channel)
+        if len(last) > self._max_channels:
+            self._starts.pop(last.popitem(last=False)[0], None)
+        released = [item]
+        waiting = self._waiting.get(channel)
+        while waiting is not None and item_id in waiting:
+            item = self._take(channel, waiting, item_id)
+            released.append(item)
+            if item.id is None:
+                # Nothing can follow an item without id, and with it the channel's last id is unknown again.
+                del last[channel]
+                break
+            item_id = last[channel] = item.id
+            waiting = self._waiting.get(channel)
+        return released
+
+    def _jump(self, channel: bytes, waiting: dict[bytes, tuple[float, Item]], prev_id: bytes) -> list[Item]:
+        """Return an item that has waited long enough and what it released: the order begins anew with it, unless what
+        follows had gone out already. Then the last id stays what it is, or the next items would wait for nothing."""
+        start, last = self._starts.get(channel), self._last.get(channel)
+        self._starts[channel] = prev_id
+        released = self._release(self._take(channel, waiting, prev_id))
+        if start is not None and last is not None and any(item.id == start for item in released):
+            self._last[channel] = last
+        return released
+
+    def _take(self, channel: bytes, waiting: dict[bytes, tuple[float, Item]], prev_id: bytes) -> Item:
+        item = waiting.pop(prev_id)[1]
+        self._total -= 1
+        if not waiting:
+            del self._waiting[channel]
+        return item
+
+
+def _first_arrival(waiting: dict[bytes, tuple[float, Item]]) -> float:
+    return next(iter(waiting.values()))[0]

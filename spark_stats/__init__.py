@@ -1,0 +1,1 @@
+"""Recorder and Spark jobs over the stats socket."""

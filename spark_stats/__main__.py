@@ -1,0 +1,246 @@
+"""The command line: ``python -m spark_stats record``, ``check``, ``report`` and ``stream``."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import logging
+import math
+import pathlib
+import sys
+from collections.abc import Callable, Sequence
+
+from spark_stats.reports.span import Span, moment
+
+__all__ = ["main"]
+
+EPILOG = "docs/reports.md describes the record and the reports."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status: 0, 1 for what went wrong, 2 for arguments that are wrong."""
+    logging.basicConfig(
+        level=logging.INFO, format="[%(levelname)s] %(asctime)s.%(msecs)03d %(message)s", datefmt="%Y-%m-%d %H:%M:%S"
+    )
+    given = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = given.run
+    return command(given)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m spark_stats", description=__doc__, epilog=EPILOG)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    record = commands.add_parser("record", help="write the events of stats sockets into Parquet files")
+    record.set_defaults(run=_record)
+    record.add_argument("endpoint", nargs="+", help="stats socket to connect to, such as tcp://127.0.0.1:5569")
+    record.add_argument("--into", required=True, type=pathlib.Path, metavar="DIR", help="folder of the record")
+    record.add_argument(
+        "--segment-age", type=_positive, default=300.0, metavar="SECONDS", help="close segments after (default: 300)"
+    )
+    record.add_argument(
+        "--segment-size",
+        type=_positive,
+        default=64.0,
+        metavar="MB",
+        help="close segments when so much was received (default: 64)",
+    )
+    record.add_argument(
+        "--sync",
+        type=_sync,
+        default=1.0,
+        metavar="SECONDS|never",
+        help="let what was received survive a power failure after (default: 1; 0: at once, before anything else)",
+    )
+    record.add_argument(
+        "--queue",
+        type=_whole,
+        default=200_000,
+        metavar="EVENTS",
+        help="events kept in memory per endpoint while busy (default: 200000)",
+    )
+    record.add_argument(
+        "--progress",
+        type=_positive,
+        default=10.0,
+        metavar="SECONDS",
+        help="time between two lines about the progress (default: 10)",
+    )
+
+    check = commands.add_parser("check", help="look for duplicated and broken segments")
+    check.set_defaults(run=_check)
+    check.add_argument("directory", type=pathlib.Path, metavar="DIR", help="folder of the record")
+
+    report = commands.add_parser("report", help="make tables and a page with charts of a range of time")
+    report.set_defaults(run=_report)
+    report.add_argument("directory", type=pathlib.Path, metavar="DIR", help="folder of the record")
+    report.add_argument("--into", required=True, type=pathlib.Path, metavar="DIR", help="folder for the report")
+    report.add_argument(
+        "--since", type=_moment, default="24h", metavar="TIME", help="36h (ago), 7d, 2026-11-20T16:00 (default: 24h)"
+    )
+    report.add_argument("--until", type=_moment, default="now", metavar="TIME", help="likewise (default: now)")
+    report.add_argument("--at", type=_moment, metavar="TIME", help="list who was connected at this time, too")
+    _add_spark(report)
+
+    stream = commands.add_parser("stream", help="add up the record by the minute, as it grows")
+    stream.set_defaults(run=_stream)
+    stream.add_argument("directory", type=pathlib.Path, metavar="DIR", help="folder of the record")
+    stream.add_argument(
+        "--into", required=True, type=pathlib.Path, metavar="DIR", help="folder for the output and the checkpoint"
+    )
+    stream.add_argument(
+        "--delay", type=_positive, default=900.0, metavar="SECONDS", help="events may be so late (default: 900)"
+    )
+    stream.add_argument(
+        "--interval", type=_positive, default=10.0, metavar="SECONDS", help="time between two looks (default: 10)"
+    )
+    stream.add_argument("--once", action="store_true", help="read what there is, and end")
+    _add_spark(stream)
+    return parser
+
+
+def _add_spark(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--master",
+        default="local[*]",
+        metavar="URL",
+        help="where Spark works: local[N], spark://host:port (default: local[*])",
+    )
+    command.add_argument("--memory", default="1g", help="Java heap of the driver (default: 1g)")
+
+
+def _moment(text: str) -> datetime.datetime:
+    try:
+        return moment(text, datetime.datetime.now(datetime.UTC))
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from e
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not (0 < number < math.inf):
+        raise argparse.ArgumentTypeError(f"{text}: expected a number above 0")
+    return number
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if not 1 <= number < 1 << 31:
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number from 1 to 2147483647")
+    return number
+
+
+def _sync(text: str) -> float | None:
+    if text == "never":
+        return None
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: expected seconds from 0, or never")
+    return number
+
+
+def _record(given: argparse.Namespace) -> int:
+    try:
+        from spark_stats.directory import Busy, Directory
+        from spark_stats.recorder import Recorder
+        from spark_stats.recording import Limits, RecordError, Recording
+    except ModuleNotFoundError as e:
+        print(f"{e.name} is missing: pip install 'gripproxy[record]'", file=sys.stderr)
+        return 1
+    if len(set(given.endpoint)) != len(given.endpoint):
+        print("an endpoint is named twice: its events would be recorded twice", file=sys.stderr)
+        return 2
+    directory = Directory(given.into)
+    try:
+        directory.lock()
+    except (Busy, OSError) as e:
+        print(e, file=sys.stderr)
+        return 1
+    try:
+        limits = Limits(size=int(given.segment_size * 1024 * 1024), age=given.segment_age, sync=given.sync)
+        try:
+            recorder = Recorder(Recording(directory, limits), given.endpoint, given.queue, given.progress)
+        except ValueError as e:
+            print(e, file=sys.stderr)
+            return 2
+        recorder.run()
+    except RecordError as e:
+        logging.getLogger("spark_stats").error("%s", e)
+        return 1
+    finally:
+        directory.unlock()
+    return 0
+
+
+def _check(given: argparse.Namespace) -> int:
+    try:
+        from spark_stats.directory import Directory
+        from spark_stats.survey import survey
+    except ModuleNotFoundError as e:
+        print(f"{e.name} is missing: pip install 'gripproxy[record]'", file=sys.stderr)
+        return 1
+    if not given.directory.is_dir():
+        print(f"{given.directory} is no folder", file=sys.stderr)
+        return 2
+    found = survey(Directory(given.directory))
+    print(f"{found.segments} segments, {found.events} events")
+    for path in found.duplicates:
+        print(f"{path}: events of another segment")
+    for path in found.unreadable:
+        print(f"{path}: not a segment, or broken")
+    for path in found.journals:
+        print(f"{path}: not in segments yet")
+    return 0 if found.good else 1
+
+
+def _report(given: argparse.Namespace) -> int:
+    try:
+        span = Span(given.since, given.until)
+        if given.at is not None and not span.since <= given.at < span.until:
+            raise ValueError(f"--at {given.at:%Y-%m-%d %H:%M:%S} is not in the range {span}")
+    except ValueError as e:
+        print(e, file=sys.stderr)
+        return 2
+    if not given.directory.is_dir():
+        print(f"{given.directory} is no folder", file=sys.stderr)
+        return 2
+    try:
+        from spark_stats.reports import page
+        from spark_stats.reports.java import NoJava
+        from spark_stats.reports.report import NoData, make
+        from spark_stats.reports.session import session
+    except ModuleNotFoundError as e:
+        print(f"{e.name} is missing: pip install 'gripproxy[spark]'", file=sys.stderr)
+        return 1
+    try:
+        with session("gripproxy report", given.master, given.memory) as spark:
+            made = make(spark, given.directory, given.into, span, given.at)
+        print(page.write(given.into, made))
+    except (NoData, NoJava, ValueError, OSError) as e:
+        print(e, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _stream(given: argparse.Namespace) -> int:
+    if not given.directory.is_dir():
+        print(f"{given.directory} is no folder", file=sys.stderr)
+        return 2
+    try:
+        from spark_stats.reports import stream
+        from spark_stats.reports.java import NoJava
+        from spark_stats.reports.session import session
+    except ModuleNotFoundError as e:
+        print(f"{e.name} is missing: pip install 'gripproxy[spark]'", file=sys.stderr)
+        return 1
+    try:
+        with session("gripproxy stream", given.master, given.memory, stream.SETTINGS) as spark:
+            stream.run(spark, given.directory, given.into, given.delay, given.interval, given.once)
+    except NoJava as e:
+        print(e, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,81 @@
+"""The folder of a record: where what lies in it, and the lock that keeps a second recorder out.
+
+    date=2026-11-20/type=conn/<session>-000001.parquet    closed segments: all that readers see
+    _recorder/lock                                        held while a recorder runs
+    _recorder/journal/<session>-000002.journal            what is in no closed segment yet
+    _recorder/open/                                       segments being written
+    _recorder/quarantine/2026-11-20.jsonl                 samples of malformed messages
+
+Spark and most other readers leave out names that begin with ``_`` or ``.``. Everything must be on one file system: a
+segment is written below ``_recorder`` and renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pathlib
+
+__all__ = ["Busy", "Directory", "sync_folder"]
+
+
+class Busy(Exception):
+    """Another recorder writes into the folder; the text says which."""
+
+
+def sync_folder(path: pathlib.Path) -> None:
+    """Make the names in a folder survive a power failure."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Directory:
+    """The folder ``root`` and the names below it. Nothing is created before :meth:`lock`."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self.root = root
+        own = root / "_recorder"
+        self.journals = own / "journal"
+        self.open = own / "open"
+        self.quarantine = own / "quarantine"
+        self.lock_file = own / "lock"
+        self._lock: int | None = None
+
+    def lock(self) -> None:
+        """Create the folder where it is missing, and take the lock, which ends with this process at the latest.
+
+        Raises:
+            Busy: another recorder has it.
+            OSError: the folder cannot be created or written.
+        """
+        for path in (self.journals, self.open, self.quarantine):
+            path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 100).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise Busy(
+                f"another recorder (process {holder or 'unknown'}) writes into {self.root}; "
+                "give each recorder a folder of its own"
+            ) from None
+        self._lock = descriptor
+        # The number is for the error message only: a full disk is no reason not to lock.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+
+    def unlock(self) -> None:
+        """Give the lock back, if it is held."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def partition(self, date: str, kind: str) -> pathlib.Path:
+        """Return the folder of the segments of one date (``YYYY-MM-DD``) and one type of events."""
+        return self.root / f"date={date}" / f"type={kind}"

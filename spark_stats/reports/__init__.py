@@ -1,0 +1,1 @@
+"""Spark jobs over the record: what is reported, and what each figure means."""

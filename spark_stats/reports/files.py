@@ -1,0 +1,68 @@
+"""A table as one Parquet file and one CSV file.
+
+Spark writes a table in parts, from all its workers at once; the parts are joined here, a few thousand rows at a time.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+__all__ = ["join"]
+
+ROWS: Final = 65_536
+"""Rows in memory at a time."""
+
+
+def join(parts: pathlib.Path, target: pathlib.Path) -> int:
+    """Make ``<target>.parquet`` and ``<target>.csv`` of the Parquet files in the folder ``parts``, in the order of
+    their names, and remove the folder. Returns the number of rows.
+
+    In the CSV times are ISO 8601, UTC. Neither file is there before it is whole.
+    """
+    files = sorted(parts.glob("*.parquet"))
+    if not files:
+        raise FileNotFoundError(f"{parts} has no Parquet files: Spark wrote them elsewhere, on another machine?")
+    schema = pq.read_schema(files[0])
+    parquet, text = target.with_suffix(".parquet"), target.with_suffix(".csv")
+    rows = 0
+    unfinished = [path.with_name(f".{path.name}.unfinished") for path in (parquet, text)]
+    with (
+        pq.ParquetWriter(unfinished[0], schema, compression="zstd") as tables,
+        pyarrow.csv.CSVWriter(unfinished[1], _texts(schema)) as lines,
+    ):
+        for batch in _batches(files):
+            rows += batch.num_rows
+            tables.write_batch(batch)
+            lines.write_batch(_text(batch))
+    for made, path in zip(unfinished, (parquet, text), strict=True):
+        made.replace(path)
+    shutil.rmtree(parts)
+    return rows
+
+
+def _batches(files: Iterable[pathlib.Path]) -> Iterable[pa.RecordBatch]:
+    for file in files:
+        with pq.ParquetFile(file) as opened:
+            yield from opened.iter_batches(ROWS)
+
+
+def _texts(schema: pa.Schema) -> pa.Schema:
+    return pa.schema(
+        [(field.name, pa.string() if pa.types.is_timestamp(field.type) else field.type) for field in schema]
+    )
+
+
+def _text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [
+        pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ") if pa.types.is_timestamp(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.record_batch(columns, schema=_texts(batch.schema))

@@ -1,0 +1,238 @@
+"""What is unknown: intervals that were not recorded, and instances that should have reported and did not.
+
+Reasons, in the column ``reason`` of the table:
+
+- ``no recorder``: no recorder was running, or what it wrote last is not in segments yet. Nothing is known.
+- ``disconnected``: it had no connection to the endpoint. Nothing is known of the instances there.
+- ``overrun``, ``missed-events``, ``missed-reports``: the recorder noticed that events are missing; they would have come
+  shortly before ``ended_at``. Figures are too low by what was in them; ``count`` says how many, where that is known.
+- ``silent``: no ``report`` covers the time, and the one before had connections.
+- ``idle``: the same, but the report before said that there was nothing, and instances do not report while there is
+  nothing. Whether it was idle, or gone, cannot be told apart.
+- ``not seen before``: the instance's first report does not cover the time: it had not been started, or was silent.
+- ``never reports``: there are events of the instance and no report, as with ``stats_report_interval=0``.
+
+In the first two the **record** is incomplete (``unrecorded``), in the last four what instances report
+(``unreported``). Either way what happened is unknown, and not zero.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_stats.reports.bucket import PERS, bounded
+from spark_stats.reports.events import Events
+from spark_stats.reports.intervals import Interval, clipped, merged, missing
+from spark_stats.reports.span import Span
+from spark_stats.schema import OWN
+
+__all__ = ["UNRECORDED", "UNREPORTED", "Gap", "Gaps", "coverage", "find", "table"]
+
+UNRECORDED: Final = ("no recorder", "disconnected")
+UNREPORTED: Final = ("silent", "idle", "not seen before", "never reports")
+NOTICED: Final = ("overrun", "missed-events", "missed-reports")
+
+JITTER: Final = 2_000_000
+"""µs by which a report may be late before the time between two counts as not reported, at least."""
+
+_TABLE: Final = "reason string, endpoint string, instance string, began_at timestamp, ended_at timestamp, count bigint"
+_INTERVALS: Final = "instance string, kind string, began_at timestamp, ended_at timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """One row of the table; ``endpoint`` and ``instance`` are None where it is about all."""
+
+    reason: str
+    endpoint: str | None
+    instance: str | None
+    interval: Interval
+    count: int | None = None
+
+
+@dataclass(slots=True)
+class Gaps:
+    """All that was found; ``instances`` are pairs of an endpoint and an instance at it, ``endpoints`` all that were
+    recorded, ``resumed`` the times by endpoint at which the record of it began or went on."""
+
+    found: list[Gap] = field(default_factory=list)
+    instances: list[tuple[str, str]] = field(default_factory=list)
+    endpoints: list[str] = field(default_factory=list)
+    resumed: dict[str, list[datetime.datetime]] = field(default_factory=dict)
+
+
+def find(events: Events) -> Gaps:
+    """Look through the recorder's own events and the reports."""
+    span = events.span
+    reach = Interval(span.read_since, span.until)
+    gaps = Gaps()
+    gaps.instances = sorted((row.endpoint, row.instance) for row in events.instances().collect())
+    own = events.ever(OWN).withColumn("at", F.unix_micros("received_at"))
+    ends = own.groupBy("session").agg(F.min("at").alias("first"), F.max("at").alias("last"))
+    sessions = merged(Interval(_time(row["first"]), _time(row["last"])) for row in ends.collect())
+    notes = own.where(F.col("action") != "tick").orderBy("at", "session", "seq").collect()
+    gaps.endpoints = sorted({endpoint for endpoint, _ in gaps.instances} | _named(notes))
+    absent = missing(sessions, reach)
+    gaps.found = [Gap("no recorder", None, None, interval) for interval in absent]
+    for endpoint in gaps.endpoints:
+        away = clipped(_disconnected(endpoint, notes, sessions), reach)
+        gaps.found.extend(Gap("disconnected", endpoint, None, interval) for interval in away)
+        ends = [interval.until for interval in merged([*absent, *away]) if interval.until < span.until]
+        gaps.resumed[endpoint] = sorted({span.read_since, *ends})
+    for row in notes:
+        at = _time(row.at)
+        if row.action in NOTICED and span.since <= at < span.until:
+            gaps.found.append(Gap(row.action, row.endpoint or None, row.instance, Interval(at, at), row["count"]))
+    gaps.found.extend(_silences(events, sorted({instance for _, instance in gaps.instances})))
+    return gaps
+
+
+def _named(notes: Iterable[Any]) -> set[str]:
+    names = {row.endpoint for row in notes if row.endpoint}
+    for row in notes:
+        if row.action == "start" and row.extra:
+            names.update(name for name in json.loads(row.extra).get("endpoints", []) if isinstance(name, str))
+    return names
+
+
+def _disconnected(endpoint: str, notes: Iterable[Any], sessions: list[Interval]) -> list[Interval]:
+    """When an endpoint of a running recorder was not connected; a recorder does not start with a connection."""
+    found = []
+    for session in sessions:
+        since: datetime.datetime | None = session.since
+        for row in notes:
+            at = _time(row.at)
+            if not session.since <= at <= session.until:
+                continue
+            if row.action == "connected" and row.endpoint == endpoint:
+                if since is not None and at > since:
+                    found.append(Interval(since, at))
+                since = None
+            elif (row.action == "disconnected" and row.endpoint == endpoint) or row.action == "start":
+                since = at if since is None else since
+        if since is not None and session.until > since:
+            found.append(Interval(since, session.until))
+    return found
+
+
+def _silences(events: Events, instances: list[str]) -> list[Gap]:
+    span = events.span
+    reports = events.of("report").where(F.col("instance").isNotNull())
+    duration = F.coalesce("duration", F.lit(0)) * 1000
+    # All routes of an instance report at once.
+    rounds = (
+        reports.groupBy("instance", F.date_trunc("second", "received_at").alias("second"))
+        .agg(
+            F.min(F.unix_micros("received_at") - duration).alias("since"),
+            F.max(F.unix_micros("received_at")).alias("until"),
+            F.max(duration).alias("duration"),
+            F.max(F.coalesce("connections", F.lit(0))).alias("connections"),
+        )
+        .drop("second")
+    )
+    order = Window.partitionBy("instance").orderBy("until")
+    slack = F.greatest(F.lit(JITTER), F.floor(F.col("duration") / 2))
+    told = (
+        rounds.withColumn("before", F.lag("until").over(order))
+        .withColumn("had", F.lag("connections").over(order))
+        .withColumn("is_last", F.lead("until").over(order).isNull())
+    )
+    edge = F.lit(int(span.until.timestamp()) * 1_000_000)
+    gaps = told.where(
+        F.col("before").isNull() | (F.col("since") - F.col("before") > slack)
+        | (F.col("is_last") & (edge - F.col("until") > F.col("duration") + slack))
+    ).withColumn("slack", slack)  # fmt: skip
+    found = []
+    reach = Interval(span.since, span.until)
+    for row in gaps.collect():
+        if row.before is None:
+            found.append(("not seen before", row.instance, Interval(span.read_since, _time(row.since))))
+        elif row.since - row.before > row.slack:
+            found.append((_quiet(row.had), row.instance, Interval(_time(row.before), _time(row.since))))
+        if row.is_last and span.until.timestamp() * 1e6 - row.until > row.duration + row.slack:
+            found.append((_quiet(row.connections), row.instance, Interval(_time(row.until), span.until)))
+    reporting = {row.instance for row in reports.select("instance").distinct().collect()}
+    found.extend(("never reports", name, reach) for name in instances if name not in reporting)
+    return [
+        Gap(reason, None, instance, part)
+        for reason, instance, interval in sorted(found, key=lambda each: (each[1], each[2].since))
+        if interval.until > interval.since and interval.until - interval.since > datetime.timedelta(seconds=2)
+        for part in clipped([interval], reach)
+    ]
+
+
+def _quiet(connections: int) -> str:
+    return "silent" if connections else "idle"
+
+
+def _time(micros: int) -> datetime.datetime:
+    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=micros)
+
+
+def table(events: Events, gaps: Gaps) -> DataFrame:
+    """Return the gaps in the span, as far as they are in it."""
+    span = events.span
+    reach = Interval(span.since, span.until)
+    rows = []
+    for gap in gaps.found:
+        whole = gap.interval.since == gap.interval.until
+        for part in [gap.interval] if whole else clipped([gap.interval], reach):
+            rows.append((gap.reason, gap.endpoint, gap.instance, part.since, part.until, gap.count))
+    return events.spark.createDataFrame(
+        sorted(rows, key=lambda row: (row[3], row[0], row[1] or "", row[2] or "")), _TABLE
+    )
+
+
+def coverage(events: Events, gaps: Gaps) -> DataFrame:
+    """Return how many seconds of a bucket are unknown: ``per``, ``start``, ``instance`` (null: of any instance),
+    ``unrecorded`` and ``unreported``. Buckets that are known throughout are left out."""
+    span = events.span
+    reach = Interval(span.since, span.until)
+    everywhere = [gap.interval for gap in gaps.found if gap.reason == "no recorder"]
+    by_endpoint: dict[str, list[Interval]] = {endpoint: list(everywhere) for endpoint in gaps.endpoints}
+    for gap in gaps.found:
+        if gap.reason == "disconnected" and gap.endpoint is not None:
+            by_endpoint[gap.endpoint].append(gap.interval)
+    intervals: dict[tuple[str | None, str], list[Interval]] = {(None, "unrecorded"): list(everywhere)}
+    for found in by_endpoint.values():
+        intervals[None, "unrecorded"].extend(found)
+    for endpoint, instance in gaps.instances:
+        intervals.setdefault((instance, "unrecorded"), []).extend(by_endpoint[endpoint])
+    for gap in gaps.found:
+        if gap.reason in UNREPORTED:
+            for name in (gap.instance, None):
+                intervals.setdefault((name, "unreported"), []).append(gap.interval)
+    rows = [
+        (instance, kind, interval.since, interval.until)
+        for (instance, kind), found in intervals.items()
+        for interval in clipped(merged(found), reach)
+    ]
+    return _spread(events.spark.createDataFrame(rows, _INTERVALS), span)
+
+
+def _spread(intervals: DataFrame, span: Span) -> DataFrame:
+    """Seconds of each bucket that intervals, which are apart from each other, take."""
+    pers = F.explode(F.array(*[F.struct(F.lit(p).alias("per"), F.lit(n).alias("length")) for p, n in PERS.items()]))
+    rows = intervals.select("*", pers.alias("_per")).select("*", "_per.*").drop("_per")
+    begin, end = F.unix_micros("began_at"), F.unix_micros("ended_at")
+    length = F.col("length").cast("bigint")
+    first = F.floor(begin / 1e6 / length) * length
+    last = F.floor((end - 1) / 1e6 / length) * length
+    rows = rows.withColumn("start", F.explode(F.sequence(first, last, length)))
+    rows = rows.withColumn("start", F.timestamp_seconds("start"))
+    low, high = bounded(span)
+    taken = (F.least(end, high * 1_000_000) - F.greatest(begin, low * 1_000_000)) / 1e6
+    summed = rows.withColumn("taken", taken).groupBy("per", "start", "instance")
+    return summed.agg(
+        *[
+            F.coalesce(F.sum(F.when(F.col("kind") == kind, F.col("taken"))), F.lit(0.0)).alias(kind)
+            for kind in ("unrecorded", "unreported")
+        ]
+    )

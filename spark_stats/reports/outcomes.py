@@ -1,0 +1,31 @@
+"""What became of deliveries: written to clients, or dropped and why, as gripproxy's ``delivery`` events say.
+
+The fields of these events are taken as they are (``written``, ``dropped-…``, and whatever a later version adds): each
+is an **outcome**, whose counts add up. Pushpin has no such events, and its drops leave no trace.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_stats.reports.bucket import by_sets, per_bucket
+from spark_stats.reports.events import Events
+
+__all__ = ["KEYS", "SETS", "course"]
+
+KEYS: Final = ("instance", "outcome")
+SETS: Final = (("outcome",), KEYS)
+
+
+def course(events: Events) -> DataFrame:
+    """Return the ``count`` of each outcome over time."""
+    told = events.within("delivery").where(F.col("instance").isNotNull() & F.col("extra").isNotNull())
+    fields = F.from_json("extra", "map<string,string>")
+    rows = told.select("instance", "received_at", F.explode(fields).alias("outcome", "text"))
+    rows = rows.withColumn("count", F.expr("try_cast(text AS bigint)")).where(F.col("count").isNotNull())
+    minutes = rows.groupBy(*KEYS, F.date_trunc("minute", "received_at").alias("at")).agg(F.sum("count").alias("count"))
+    made = per_bucket(by_sets(minutes, KEYS, SETS), "at").groupBy("per", "start", "by", *KEYS)
+    return made.agg(F.sum("count").alias("count"))

@@ -1,0 +1,176 @@
+"""The page: one HTML file with charts and tables that needs nothing else, and no network."""
+
+from __future__ import annotations
+
+import datetime
+import html
+import pathlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from plotly.offline import get_plotlyjs
+
+from spark_stats.reports.charts import Chart, Tables, charts
+from spark_stats.reports.gaps import UNRECORDED, UNREPORTED
+from spark_stats.reports.report import Made
+
+__all__ = ["NAME", "write"]
+
+NAME: Final = "report.html"
+
+MOST_ROWS: Final = 200
+"""Rows of a table on the page; the files have all."""
+
+_STYLE: Final = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; margin: 0 auto; max-width: 1100px; padding: 1.5em; }
+h1 { font-size: 1.6em; margin: 0; } h2 { font-size: 1.15em; margin: 2em 0 0; }
+p { margin: .3em 0 .8em; color: #555; max-width: 75ch; }
+dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 1em; margin: 1.5em 0; }
+dl div { background: #f4f6f9; border-radius: 6px; padding: .7em 1em; }
+dt { color: #555; font-size: .85em; } dd { margin: 0; font-size: 1.5em; font-weight: 600; }
+table { border-collapse: collapse; font-size: .9em; width: 100%; }
+th, td { text-align: left; padding: .25em .8em .25em 0; border-bottom: 1px solid #ddd; vertical-align: top; }
+td.number, th.number { text-align: right; }
+.unknown { background: #fff4d6; border-radius: 6px; padding: .7em 1em; color: #222; }
+footer { margin-top: 3em; font-size: .85em; color: #777; }
+"""
+
+
+def write(into: pathlib.Path, made: Made) -> pathlib.Path:
+    """Write the page about a report's tables, which are in the folder ``into``; returns its path."""
+    tables = Tables(into, made.span)
+    drawn = charts(tables)
+    # Labels come from clients and backends: nothing of them may be taken for HTML.
+    body = "\n".join(
+        [
+            f"<h1>gripproxy: {made.span}</h1>",
+            f"<p>Drawn per {tables.per}; days are UTC's. Dark grey: nothing is known of that time, which does not mean "
+            "that nothing happened. Light grey: something is missing. Drag to zoom, double-click to zoom out.</p>",
+            _tiles(tables),
+            _unknown(tables),
+            *[_section(chart) for chart in drawn],
+            _idle(tables),
+            _gaps(tables),
+            _present(tables, into),
+            f"<footer>{made.events:,} events in the segments read. The tables are beside this file, as "
+            f"Parquet and CSV: "
+            f"{', '.join(made.rows)}.</footer>",
+        ]
+    )
+    path = into / NAME
+    unfinished = path.with_name(f".{NAME}.unfinished")
+    unfinished.write_text(
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><link rel="icon" href="data:,">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>gripproxy: {made.span}</title><style>{_STYLE}</style>"
+        f"<script>{get_plotlyjs()}</script></head>\n<body>\n{body}\n</body></html>\n",
+        encoding="utf-8",
+    )
+    unfinished.replace(path)
+    return path
+
+
+def _section(chart: Chart) -> str:
+    drawing = chart.figure.to_html(
+        full_html=False,
+        include_plotlyjs=False,
+        div_id=f"chart-{chart.name}",
+        config={"displaylogo": False, "responsive": True},
+    )
+    return (
+        f'<section id="{chart.name}"><h2>{html.escape(chart.heading)}</h2>'
+        f"<p>{html.escape(chart.text)} Table: <code>{chart.table}</code>.</p>{drawing}</section>"
+    )
+
+
+def _tiles(tables: Tables) -> str:
+    items, deliveries = tables.sums("deliveries", "all", "items", "deliveries")
+    new, gone = tables.sums("connections", "all", "new", "gone")
+    numbers = {
+        "connections, most at a time": tables.most("connections", "all", "connections_peak"),
+        "new connections": new,
+        "gone connections": gone,
+        "subscribers, most at a time": tables.most("subscriptions", "all", "subscribers_peak"),
+        "items with subscribers": items,
+        "deliveries": deliveries,
+        "largest fan-out": tables.most("deliveries", "all", "fanout_max"),
+    }
+    return (
+        "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{number:,}</dd></div>" for name, number in numbers.items()) + "</dl>"
+    )
+
+
+def _unknown(tables: Tables) -> str:
+    rows = tables.rows("gaps")
+    parts = []
+    for reasons, what in ((UNRECORDED, "was not recorded"), (UNREPORTED, "was not reported")):
+        found = [row for row in rows if row["reason"] in reasons]
+        if found:
+            longest = max(row["ended_at"] - row["began_at"] for row in found)
+            parts.append(f"{len(found)} times something {what}, for {_length(longest)} at most")
+    lost = sum(row["count"] or 0 for row in rows if row["reason"] == "missed-events")
+    if lost:
+        parts.append(f"{lost:,} events are known to be missing")
+    if not parts:
+        return "<p>The record has no gaps in this range.</p>"
+    what = "; ".join(parts)
+    return f'<p class="unknown">The record is not complete: {what}. See <a href="#gaps">what is unknown</a>.</p>'
+
+
+def _length(time: datetime.timedelta) -> str:
+    seconds = time.total_seconds()
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _gaps(tables: Tables) -> str:
+    rows = [
+        (
+            row["reason"],
+            row["endpoint"],
+            row["instance"],
+            row["began_at"],
+            _length(row["ended_at"] - row["began_at"]),
+            row["count"],
+        )
+        for row in tables.rows("gaps")
+    ]
+    heads = ("reason", "endpoint", "instance", "from", "for", "events missing")
+    return _listed("gaps", "What is unknown", "In these times figures are missing or too low.", heads, rows)
+
+
+def _idle(tables: Tables) -> str:
+    idle = [row for row in tables.rows("channels") if row["idle"]]
+    idle.sort(key=lambda row: (-row["subscribers_peak"], row["channel"]))
+    rows = [(row["channel"], row["subscribers_peak"]) for row in idle]
+    text = "They had subscribers, and no item in the range."
+    return _listed("idle", "Idle channels", text, ("channel", "subscribers, at most"), rows)
+
+
+def _present(tables: Tables, into: pathlib.Path) -> str:
+    if not (into / "present.parquet").exists():
+        return ""
+    columns = ("instance", "route", "id", "transport", "peer_address", "began_at", "ended_at")
+    rows = [tuple(row[name] for name in columns) for row in tables.rows("present")]
+    return _listed("present", "Who was connected", "At the time that was asked for.", columns, rows)
+
+
+def _listed(name: str, heading: str, text: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    if not rows:
+        return ""
+    more = f" The first {MOST_ROWS} of {len(rows):,}." if len(rows) > MOST_ROWS else f" {len(rows):,} in all."
+    first = "".join(f"<th>{html.escape(head)}</th>" for head in heads)
+    lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:MOST_ROWS])
+    return (
+        f'<section id="{name}"><h2>{heading}</h2><p>{text}{more}</p>'
+        f"<table><thead><tr>{first}</tr></thead><tbody>{lines}</tbody></table></section>"
+    )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, int):
+        return f'<td class="number">{value:,}</td>'
+    if isinstance(value, datetime.datetime):
+        return f"<td>{value:%Y-%m-%d %H:%M:%S}</td>"
+    return f"<td>{html.escape('' if value is None else str(value))}</td>"

@@ -1,0 +1,81 @@
+"""A progress bar on the terminal while Spark works; lines in a log otherwise."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TextIO
+
+__all__ = ["Progress", "bar"]
+
+WIDTH: Final = 30
+INTERVAL: Final = 0.2
+"""Seconds between two looks."""
+
+
+def bar(done: float, width: int = WIDTH) -> str:
+    """Return a bar that is ``done`` (0 to 1)."""
+    filled = round(max(0.0, min(1.0, done)) * width)
+    return "█" * filled + "░" * (width - filled)
+
+
+class Progress:
+    """Shows how far a job is: ``steps`` in all, and within a step the tasks of Spark's stages.
+
+    ``out`` gets a line that is written over again and again if it is a terminal, else one line per step. ``tracker``
+    is Spark's status tracker.
+    """
+
+    def __init__(self, steps: int, out: TextIO, tracker: Any = None) -> None:
+        self._steps = steps
+        self._out = out
+        self._tracker = tracker
+        self._done = 0
+        self._live = out.isatty()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Show that this is being done, for as long as the context lasts."""
+        began = time.monotonic()
+        over = threading.Event()
+        painter = None
+        if self._live:
+            painter = threading.Thread(target=self._paint, args=(name, over), name="progress", daemon=True)
+            painter.start()
+        try:
+            yield
+        finally:
+            over.set()
+            if painter is not None:
+                painter.join()
+        self._done += 1
+        seconds = time.monotonic() - began
+        if self._live:
+            self._show(f"\r{bar(self._done / self._steps)} {self._done}/{self._steps} {name:<40}")
+            if self._done == self._steps:
+                self._show("\n")
+        else:
+            self._show(f"{self._done}/{self._steps} {name}: {seconds:.1f} s\n")
+
+    def _paint(self, name: str, over: threading.Event) -> None:
+        while not over.wait(INTERVAL):
+            done, tasks, total = self._within()
+            share = (self._done + done) / self._steps
+            self._show(f"\r{bar(share)} {self._done + 1}/{self._steps} {f'{name} ({tasks} of {total} tasks)':<40}")
+
+    def _within(self) -> tuple[float, int, int]:
+        """How far the stages are that run now: a share, tasks done, tasks in all."""
+        done = total = 0
+        if self._tracker is not None:
+            for number in self._tracker.getActiveStageIds():
+                stage = self._tracker.getStageInfo(number)
+                if stage is not None:
+                    done += stage.numCompletedTasks
+                    total += stage.numTasks
+        return (done / total if total else 0.0), done, total
+
+    def _show(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()

@@ -1,0 +1,63 @@
+"""Subscriptions: channels that somebody subscribes to, and by how many.
+
+A **subscription** is one mode (``response``, ``stream``, ``ws``) on one channel at one instance, from the first
+``sub`` event
+to the one that says it is gone; its **subscribers** are the number in the last event. A change of that number is
+told within about a second. Without another event it lapses when its ttl has passed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_stats.reports.events import Events
+from spark_stats.reports.level import levels
+from spark_stats.reports.span import Span
+
+__all__ = ["KEYS", "SETS", "TTL", "changes", "course"]
+
+TTL: Final = 60
+"""Seconds that a subscription is taken to go on after an event without ``ttl``."""
+
+KEYS: Final = ("instance", "mode", "channel")
+SETS: Final = ((), ("instance",), ("mode",), ("instance", "mode"), ("channel",))
+
+
+def changes(events: Events) -> DataFrame:
+    """Return by how much ``subscriptions`` and ``subscribers`` change, and when (``at``), per instance, mode and
+    channel."""
+    known = F.col("instance").isNotNull() & F.col("channel").isNotNull()
+    sub = events.of("sub").where(known).withColumn("mode", F.coalesce("mode", F.lit("")))
+    order = Window.partitionBy(*KEYS).orderBy("received_at", "session", "seq")
+    gone = F.coalesce("unavailable", F.lit(False))
+    number = F.when(gone, F.lit(0)).otherwise(F.greatest(F.coalesce("subscribers", F.lit(1)), F.lit(0)))
+    end = F.timestamp_micros(F.unix_micros("received_at") + F.coalesce("ttl", F.lit(TTL)) * 1_000_000)
+    rows = sub.select(*KEYS, "received_at", "session", "seq", number.alias("number"), end.alias("end"))
+    following = F.lead("received_at").over(order)
+    lapses = (F.col("number") > 0) & (F.col("end") < F.coalesce(F.col("following"), F.lit(events.span.until)))
+    told = (
+        rows.withColumn("following", following)
+        .withColumn("lapses", lapses)
+        .withColumn("before", F.lag(F.when(F.col("lapses"), F.lit(0)).otherwise(F.col("number")), 1, 0).over(order))
+    )
+    happened = F.array(
+        F.struct(F.col("received_at").alias("at"), *_change(F.col("number"), F.col("before"))),
+        F.struct(F.when(F.col("lapses"), F.col("end")).alias("at"), *_change(F.lit(0), F.col("number"))),
+    )
+    made = told.select(*KEYS, F.explode(happened).alias("_change")).select(*KEYS, "_change.*")
+    return made.where(F.col("at").isNotNull() & ((F.col("subscribers") != 0) | (F.col("subscriptions") != 0)))
+
+
+def _change(now: Column, before: Column) -> list[Column]:
+    return [
+        ((now > 0).cast("bigint") - (before > 0).cast("bigint")).alias("subscriptions"),
+        (now - before).cast("bigint").alias("subscribers"),
+    ]
+
+
+def course(changed: DataFrame, span: Span) -> DataFrame:
+    """Return ``subscriptions`` and ``subscribers`` over time, each with ``_peak``, ``_average`` and ``_last``."""
+    return levels(changed, KEYS, SETS, ["subscriptions", "subscribers"], span)

@@ -1,0 +1,1 @@
+"""The Autobahn fuzzing client against gripproxy; see run.py."""

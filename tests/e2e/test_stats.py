@@ -1,0 +1,118 @@
+"""The stats of the whole service: figures of all workers, and what they say when a process dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import zmq
+
+from tests.e2e.test_survival import PATIENCE, Gripproxy
+
+Event = dict[str, Any]
+
+
+class Listener:
+    """A SUB socket on the service's stats."""
+
+    def __init__(self, address: str) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._sock = self._context.socket(zmq.SUB)
+        self._sock.setsockopt(zmq.SUBSCRIBE, b"")
+        self._sock.setsockopt(zmq.RECONNECT_IVL, 20)
+        self._sock.connect(address)
+        self.present: dict[str, Event] = {}
+        """Connections that are there, by id."""
+        self.totals: dict[str, int] = {}
+        """Sums of reports, and of messages as ``messages``."""
+
+    def until(self, done: Callable[[], bool]) -> None:
+        """Read until it is so."""
+        deadline = time.monotonic() + PATIENCE
+        while not done():
+            assert time.monotonic() < deadline, (len(self.present), self.totals)
+            if self._sock.poll(100):
+                kind, _, body = self._sock.recv().partition(b" ")
+                self._take(kind.decode(), json.loads(body[1:]))
+
+    def _take(self, kind: str, event: Event) -> None:
+        if kind == "conn":
+            if "unavailable" in event:
+                self.present.pop(event["id"], None)
+            else:
+                self.present[event["id"]] = event
+        elif kind == "report":
+            for name, value in event.items():
+                if type(value) is int:
+                    self.totals[name] = self.totals.get(name, 0) + value
+        elif kind == "message":
+            self.totals["messages"] = self.totals.get("messages", 0) + event["count"]
+
+    def close(self) -> None:
+        self._context.destroy(linger=0)
+
+
+@pytest.fixture
+def house(tmp_path: pathlib.Path) -> Iterator[tuple[Gripproxy, Listener]]:
+    address = f"ipc://{tmp_path}/stats"
+    lines = f"stats_spec={address}\nstats_format=json\nstats_report_interval=1"
+    service = Gripproxy(tmp_path, "", (), lines)
+    listener = Listener(address)
+    try:
+        service.ready()
+        yield service, listener
+    finally:
+        listener.close()
+        service.close()
+
+
+def test_figures_are_those_of_all_workers(house: tuple[Gripproxy, Listener]) -> None:
+    service, stats = house
+    streams = [service.stream_of(number) for number in (1, 2)]
+    while len(streams) < 10:
+        streams.append(service.stream())
+    held = len(service.clients)
+    stats.until(lambda: len(stats.present) == held)
+    for number in range(20):
+        service.publish(f"item {number}\n")
+    for client in streams:
+        for number in range(20):
+            assert client.line() == f"item {number}\n".encode()
+    stats.until(lambda: stats.totals.get("sent", 0) >= 20 * held)
+    assert stats.totals["messages"] == 20 * held
+    assert stats.totals["sent"] == 20 * held
+    assert stats.totals["received"] == 20
+    assert stats.totals["client-content-bytes-sent"] >= held * len("".join(f"item {n}\n" for n in range(20)))
+    assert stats.totals["minutes"] >= held
+
+
+def test_connections_of_a_dead_worker_end(house: tuple[Gripproxy, Listener]) -> None:
+    service, stats = house
+    service.stream_of(1)
+    kept = service.stream_of(2)
+    held = len(service.clients)
+    stats.until(lambda: len(stats.present) == held)
+    first = {cid for cid in stats.present if cid.startswith("gripproxy:1-")}
+    assert 0 < len(first) < held
+    os.kill(service.child("worker 1"), signal.SIGKILL)
+    stats.until(lambda: not first & stats.present.keys())
+    assert len(stats.present) == held - len(first)
+    service.publish("still there\n")
+    assert kept.line() == b"still there\n"
+
+
+def test_a_new_handler_knows_the_connections_again(house: tuple[Gripproxy, Listener]) -> None:
+    service, stats = house
+    service.stream_of(1)
+    service.stream_of(2)
+    held = len(service.clients)
+    stats.until(lambda: len(stats.present) == held)
+    before = next(iter(stats.present.values()))["from"]
+    os.kill(service.child("handler"), signal.SIGKILL)
+    stats.until(lambda: len(stats.present) == held and all(e["from"] != before for e in stats.present.values()))

@@ -1,0 +1,45 @@
+"""Starts gripproxy with something changed in its processes: ``python -m tests.faults.launcher [options] -- …``.
+
+The service is that of the ``gripproxy`` command, runner and all; the arguments behind ``--`` are its. ``--relay`` has
+the workers connect to another socket than the handler's, so that something can stand between them; ``--mutant``
+applies one of tests.faults.mutants. Nothing of this is possible with the product.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from gripproxy import cli, runner, worker
+from gripproxy.config import load_config
+from tests.faults.mutants import MUTANTS
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the whole service, or the one process that the arguments name."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    split = words.index("--")
+    own, rest = words[:split], words[split + 1 :]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--relay", default="")
+    parser.add_argument("--mutant", default="")
+    options = parser.parse_args(own)
+    if rest[0] in ("worker", "handler"):
+        if options.relay:
+            worker.socket_path = lambda config: options.relay  # type: ignore[attr-defined]
+        if options.mutant:
+            MUTANTS[options.mutant]()
+        return cli.main(rest)
+
+    def command(kind: str, number: int, argv: Sequence[str]) -> list[str]:
+        numbered = [f"--number={number}"] if kind == "worker" else []
+        return [sys.executable, "-m", "tests.faults.launcher", *own, "--", kind, *numbered, *argv]
+
+    return runner.run(load_config(rest[0].removeprefix("--config=")), command=command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""The page in a real browser, without a network: charts are there, and nothing is on its console."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from playwright.sync_api import Browser, Page
+
+from spark_stats.reports import page as pages
+from tests.chromium import chromium
+from tests.spark.conftest import Reported
+
+HEADINGS = (
+    "Connections at a time",
+    "Connections per instance",
+    "Connections per route",
+    "New and gone connections",
+    "How long connections lasted",
+    "Subscriptions",
+    "Items",
+    "Deliveries",
+    "Fan-out",
+    "Bytes",
+    "What became of deliveries",
+    "The busiest channels",
+)
+EVIL = "</script><img src=x onerror=alert(1)><b>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+class Opened:
+    """A page, with all that it says on its console and asks for."""
+
+    def __init__(self, browser: Browser, path: pathlib.Path) -> None:
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        context = browser.new_context(viewport={"width": 1150, "height": 900}, offline=True)
+        self.page: Page = context.new_page()
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_function(
+            "document.querySelectorAll('.js-plotly-plot .main-svg').length"
+            " >= document.querySelectorAll('.plotly-graph-div').length"
+        )
+
+
+def test_charts_are_there(browser: Browser, reported: Reported) -> None:
+    path = pages.write(reported.into, reported.made)
+    opened = Opened(browser, path)
+    page = opened.page
+    assert opened.said == []
+    assert opened.asked == [path.as_uri()]
+    shown = page.locator("section h2").all_inner_texts()
+    assert tuple(shown[: len(HEADINGS)]) == HEADINGS
+    for chart in page.locator(".js-plotly-plot").all():
+        assert chart.locator("path.js-line, .bars path").count(), chart.get_attribute("id")
+    assert "The record is not complete" in page.locator(".unknown").inner_text()
+    assert "missed-events" in page.locator("#gaps").inner_text()
+    assert page.locator("#present tbody tr").count() > 10
+    if screenshot := os.environ.get("SCREENSHOT"):
+        page.screenshot(path=screenshot, clip={"x": 0, "y": 0, "width": 1150, "height": 1500}, full_page=True)
+    page.context.close()
+
+
+def test_names_of_channels_are_no_html(browser: Browser, reported: Reported, tmp_path: pathlib.Path) -> None:
+    """Channels, ids and routes are named by clients and backends."""
+    for path in reported.into.glob("*.parquet"):
+        table = pq.read_table(path)
+        for name in {"channel", "instance", "route", "id"}.intersection(table.column_names):
+            values = pa.array(
+                [None if value is None else EVIL + value for value in table[name].to_pylist()], pa.string()
+            )
+            table = table.set_column(table.column_names.index(name), name, values)
+        pq.write_table(table, tmp_path / path.name)
+    opened = Opened(browser, pages.write(tmp_path, reported.made))
+    assert opened.said == []
+    assert len(opened.asked) == 1
+    assert opened.page.locator("img").count() == 0
+    assert opened.page.locator(f'text="{EVIL}channel-0"').count() >= 1
+    opened.page.context.close()

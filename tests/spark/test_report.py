@@ -1,0 +1,70 @@
+"""The command and the job around the tables: what is said when there is nothing to report, or not all is right."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import pathlib
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_stats.__main__ import main
+from spark_stats.reports.events import Events
+from spark_stats.reports.report import NoData, make
+from spark_stats.reports.span import LOOK_BACK, Span
+from tests.spark import traffic
+from tests.spark.conftest import SPAN
+
+LATER = Span(SPAN.until + datetime.timedelta(days=3), SPAN.until + datetime.timedelta(days=4))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    root = tmp_path_factory.mktemp("small")
+    traffic.make(root, 2000)
+    return root
+
+
+def test_a_range_without_data_is_said_so(spark: SparkSession, small: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(NoData, match=r"nothing is recorded from 2026-11-23 .*has the days 2026-11-19 to 2026-11-20"):
+        make(spark, small, tmp_path / "into", LATER, out=io.StringIO())
+    # The hour that is read to know what was there does not count.
+    after = Span(
+        traffic.BEGIN + datetime.timedelta(hours=4, seconds=1), traffic.BEGIN + LOOK_BACK + datetime.timedelta(hours=4)
+    )
+    with pytest.raises(NoData, match="nothing is recorded"):
+        make(spark, small, tmp_path / "into", after, out=io.StringIO())
+    assert not (tmp_path / "into").exists()
+
+
+def test_a_folder_without_a_record_is_said_so(spark: SparkSession, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(NoData, match="spark_stats record"):
+        make(spark, tmp_path, tmp_path / "into", SPAN, out=io.StringIO())
+
+
+def test_a_broken_segment_is_named(spark: SparkSession, small: pathlib.Path) -> None:
+    broken = next(small.glob("date=*/type=sub/*")).with_name("zzz.parquet")
+    broken.write_bytes(b"PAR1 no PAR1")
+    try:
+        with pytest.raises(ValueError, match=r"zzz\.parquet is broken.*move it away"):
+            Events(spark, small, SPAN).look()
+    finally:
+        broken.unlink()
+
+
+def test_copied_segments_are_noticed(spark: SparkSession, small: pathlib.Path) -> None:
+    events = Events(spark, small, SPAN)
+    events.look()
+    assert events.repeated == {"conn", "message", "report"}
+
+
+def test_wrong_arguments(small: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    into = ["--into", str(tmp_path)]
+    for arguments, text in (
+        (["report", str(small), *into, "--since", "1h", "--until", "2h"], "before it has begun"),
+        (["report", str(small), *into, "--at", "2d"], "is not in the range"),
+        (["report", str(tmp_path / "nowhere"), *into], "is no folder"),
+    ):
+        assert main(arguments) == 2
+        assert text in capsys.readouterr().err

@@ -1,0 +1,374 @@
+"""A worker without sockets: the real worker, client connections, exchanges and backend connections, on a loop,
+transports and a pool that are only memory.
+
+What is bent: time stands still unless ``House.pass_time`` moves it; a transport takes any amount of data and blocks
+when the test says so; the pool opens connections when the test says so, and never by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from gripproxy.config import Config, load_config
+from gripproxy.edge.backend import BackendConnection, Sink
+from gripproxy.edge.client import ClientConnection
+from gripproxy.grip.item import Item
+from gripproxy.pipe import ITEM, SUBSCRIBE, SUBSCRIBED, Message
+from gripproxy.routes import Target
+from gripproxy.worker import Worker
+
+
+class Timer:
+    """A handle of ``call_later``."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Loop:
+    """The part of an event loop that the worker uses, with a clock set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self._order = itertools.count()
+        self._timers: list[tuple[float, int, Callable[..., Any], tuple[Any, ...], Timer]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, callback: Callable[..., Any], *args: Any) -> Timer:
+        timer = Timer()
+        heapq.heappush(self._timers, (self.now + seconds, next(self._order), callback, args, timer))
+        return timer
+
+    def call_soon(self, callback: Callable[..., Any], *args: Any) -> Timer:
+        return self.call_later(0, callback, *args)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        future: Any = Future()
+        return future
+
+    def run(self, seconds: float = 0) -> None:
+        """Let time pass, and call what becomes due, in order."""
+        end = self.now + seconds
+        while self._timers and self._timers[0][0] <= end:
+            when, _, callback, args, timer = heapq.heappop(self._timers)
+            self.now = max(self.now, when)
+            if not timer.cancelled:
+                callback(*args)
+        self.now = end
+
+
+class Future:
+    """A future nobody awaits."""
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self._done = False
+
+    def done(self) -> bool:
+        return self._done
+
+    def set_result(self, result: Any) -> None:
+        assert not self._done
+        self._done, self.result = True, result
+
+
+class Transport:
+    """One end of a TCP connection that keeps what is written. ``protocol`` hears of its end when the test runs it."""
+
+    def __init__(self, protocol: Any) -> None:
+        self.protocol = protocol
+        self.out: list[bytes] = []
+        self.reading = True
+        self.closing = self.aborted = self.eof_written = False
+        self.lost = False
+        self.buffered = 0
+        """Bytes said to be unwritten yet; a test sets it."""
+
+    def write(self, data: bytes) -> None:
+        assert isinstance(data, bytes)
+        if not self.closing and data:
+            self.out.append(data)
+
+    def take(self) -> bytes:
+        out = b"".join(self.out)
+        self.out.clear()
+        return out
+
+    def close(self) -> None:
+        self.closing = True
+
+    def abort(self) -> None:
+        self.closing = self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def is_reading(self) -> bool:
+        return self.reading
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return self.buffered
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.eof_written = True
+
+    def get_extra_info(self, name: str) -> Any:
+        return {"peername": ("192.0.2.1", 4000), "socket": object()}.get(name)
+
+    def lose(self) -> None:
+        """The connection is gone."""
+        if not self.lost:
+            self.lost = self.closing = True
+            self.protocol.connection_lost(None)
+
+
+class Browser:
+    """A client: says bytes, and takes what the proxy answers."""
+
+    def __init__(self, house: House, secure: bool = False) -> None:
+        self.connection = ClientConnection(house.worker, secure)
+        self.transport = Transport(self.connection)
+        self.connection.connection_made(self.transport)  # type: ignore[arg-type]
+
+    def says(self, data: bytes) -> Browser:
+        """Bytes arrive; while the proxy does not read, none may."""
+        assert self.transport.reading, "the proxy does not read"
+        self.connection.data_received(data)
+        return self
+
+    def take(self) -> bytes:
+        return self.transport.take()
+
+    def blocks(self, blocked: bool = True) -> None:
+        if blocked:
+            self.connection.pause_writing()
+        else:
+            self.connection.resume_writing()
+
+
+class Backend:
+    """One connection to a backend: the real protocol on a transport of memory."""
+
+    def __init__(self, pool: Pool, target: Target) -> None:
+        self.target = target
+        self.connection = BackendConnection(pool)  # type: ignore[arg-type]
+        self.transport = Transport(self.connection)
+        self.connection.connection_made(self.transport)  # type: ignore[arg-type]
+
+    def says(self, data: bytes) -> None:
+        assert self.transport.reading, "the proxy does not read"
+        self.connection.data_received(data)
+
+    def take(self) -> bytes:
+        return self.transport.take()
+
+    def leaves(self) -> None:
+        self.transport.lose()
+
+    @property
+    def free(self) -> bool:
+        """Whether the connection may be used again."""
+        return not self.transport.closing and self.connection.sink is None
+
+
+class Pool:
+    """The backend pool: connections are opened, refused and handed out by the test. One list of idle ones for all."""
+
+    def __init__(self) -> None:
+        self.wanted: list[tuple[Sink, Target]] = []
+        self.idle: list[Backend] = []
+        self.opened: list[Backend] = []
+        self.forgotten: list[Sink] = []
+        self._target: Target | None = None
+
+    def host(self, target: Target, server_name: str) -> Pool:
+        self._target = target
+        return self
+
+    def acquire(self, sink: Sink, fresh: bool = False) -> None:
+        assert self._target is not None
+        if self.idle and not fresh:
+            backend = self.idle.pop()
+            backend.connection.sink = sink
+            sink.on_connected(backend.connection)
+        else:
+            self.wanted.append((sink, self._target))
+
+    def connect(self) -> Backend:
+        """The connection that was asked for first is open."""
+        sink, target = self.wanted.pop(0)
+        backend = Backend(self, target)
+        self.opened.append(backend)
+        backend.connection.sink = sink
+        sink.on_connected(backend.connection)
+        return backend
+
+    def refuse(self, error: Exception | None = None) -> Target:
+        """The connection that was asked for first cannot be opened."""
+        sink, target = self.wanted.pop(0)
+        sink.on_connect_failed(error or ConnectionRefusedError("refused"))
+        return target
+
+    # what connections and the worker call
+
+    def forget(self, sink: Sink) -> None:
+        self.forgotten.append(sink)
+        self.wanted = [wanted for wanted in self.wanted if wanted[0] is not sink]
+
+    def put(self, connection: BackendConnection) -> None:
+        self.idle.append(next(backend for backend in self.opened if backend.connection is connection))
+
+    def discard(self, connection: BackendConnection) -> None:
+        self.idle = [backend for backend in self.idle if backend.connection is not connection]
+
+    def sweep(self, now: float) -> None:
+        pass
+
+    def close(self) -> None:
+        self.idle.clear()
+
+
+class Pipe:
+    """The link to the handler: keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+        self.reading = True
+        self.queued = 0
+
+    def send(self, message: Message) -> None:
+        self.sent.append(message)
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        pass
+
+    def take(self) -> list[Message]:
+        sent, self.sent = self.sent, []
+        return sent
+
+
+def config(routes: tuple[str, ...] = ("* one:80",), **changes: Any) -> Config:
+    """The built-in configuration with these routes; ``changes`` are values of the section that has the key."""
+    loaded = load_config(None, routes=routes)
+    for key, value in changes.items():
+        for section in ("proxy", "runner", "handler", "globals"):
+            if hasattr(getattr(loaded, section), key):
+                loaded = replace(loaded, **{section: replace(getattr(loaded, section), **{key: value})})
+                break
+        else:
+            raise KeyError(key)
+    return loaded
+
+
+class House:
+    """A worker with its surroundings."""
+
+    def __init__(self, *routes: str, **changes: Any) -> None:
+        self.loop = Loop()
+        changes.setdefault("workers", 1)
+        changes.setdefault("update_on_first_subscription", False)
+        loop: Any = self.loop
+        self.worker = Worker(config(routes or ("* one:80",), **changes), 1, loop)
+        self.pool = Pool()
+        pool: Any = self.pool
+        self.worker.pool = pool
+        self.pipe = Pipe()
+        link: Any = self.pipe
+        self.worker._link = link
+        self.worker.load_routes()
+        self.worker.table.announce(1, "1")
+        self.pipe.take()
+        self.worker._tick()
+        self.worker._sweep()
+
+    def browser(self, secure: bool = False) -> Browser:
+        return Browser(self, secure)
+
+    def pass_time(self, seconds: float) -> None:
+        self.loop.run(seconds)
+
+    def hears(self, *messages: Message) -> None:
+        """Messages of the handler."""
+        self.worker._messages(self.pipe, list(messages))  # type: ignore[arg-type]
+
+    def confirm(self, recent: bytes | None = None) -> None:
+        """The handler answers what it was asked."""
+        for message in self.pipe.take():
+            if message[0] == SUBSCRIBE:
+                self.hears((SUBSCRIBED, message[1], message[2], recent))
+
+    def publish(self, *items: Item) -> None:
+        self.hears(*((ITEM, item.pack()) for item in items))
+
+
+class Parsed:
+    """A response taken apart; raises if the bytes are not one, and keeps what is behind it."""
+
+    def __init__(self, data: bytes) -> None:
+        head, mark, rest = data.partition(b"\r\n\r\n")
+        assert mark, data
+        line, *lines = head.split(b"\r\n")
+        self.version, code, self.reason = line.split(b" ", 2)
+        self.code = int(code)
+        self.headers = [tuple(entry.split(b": ", 1)) for entry in lines]
+        self.rest = rest
+
+    def get(self, name: bytes) -> bytes | None:
+        return next((value for key, value in self.headers if key.lower() == name.lower()), None)
+
+    @property
+    def body(self) -> bytes:
+        """The body: by its length, by its chunks, or all there is."""
+        length = self.get(b"Content-Length")
+        if length is not None:
+            return self.rest[: int(length)]
+        if self.get(b"Transfer-Encoding") == b"chunked":
+            return unchunk(self.rest)[0]
+        return self.rest
+
+
+def unchunk(data: bytes) -> tuple[bytes, bool]:
+    """Return the content of the chunks, and whether the last one was there."""
+    content = b""
+    while data:
+        size, mark, data = data.partition(b"\r\n")
+        assert mark
+        count = int(size, 16)
+        if not count:
+            assert data == b"\r\n", data
+            return content, True
+        content += data[:count]
+        assert data[count : count + 2] == b"\r\n"
+        data = data[count + 2 :]
+    return content, False

@@ -1,0 +1,445 @@
+"""Connections to backends: who gets which, how long they are kept, which addresses may be had.
+
+The loop opens nothing: a connection is there when the test says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, cast
+
+import pytest
+
+from gripproxy.config import AccessPolicy
+from gripproxy.edge.backend import BackendConnection, BackendPool, Blocked, HostPool
+from gripproxy.routes import Target
+from tests.unit.edge.doubles import Transport
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+
+
+class Task:
+    """A coroutine that is run a step at a time: to its end, or to where it waits."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self.coroutine = coroutine
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self.coroutine.close()
+
+
+class Loop:
+    """Resolves names from a table and opens connections of memory, or fails as told.
+
+    Unrealistic: nothing takes time, so a task is over when ``run`` has begun it.
+    """
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.tasks: list[Task] = []
+        self.opened: list[tuple[str, int, object, str | None]] = []
+        self.addresses: dict[str, list[str]] = {}
+        self.error: Exception | None = None
+
+    def time(self) -> float:
+        return self.now
+
+    def create_task(self, coroutine: Coroutine[Any, Any, None], name: str) -> Task:
+        self.tasks.append(Task(coroutine))
+        return self.tasks[-1]
+
+    async def getaddrinfo(self, host: str, port: int, type: int) -> list[tuple[Any, ...]]:
+        return [(0, 0, 0, "", (address, port)) for address in self.addresses[host]]
+
+    async def create_connection(
+        self,
+        factory: Callable[[], BackendConnection],
+        host: str,
+        port: int,
+        ssl: object,
+        server_hostname: str | None,
+    ) -> tuple[Transport, BackendConnection]:
+        self.opened.append((host, port, ssl, server_hostname))
+        if self.error is not None:
+            raise self.error
+        protocol = factory()
+        transport = Transport(protocol)
+        protocol.connection_made(cast(asyncio.BaseTransport, transport))
+        return transport, protocol
+
+    def run(self) -> None:
+        """Let every task that is not cancelled run to its end."""
+        tasks, self.tasks = self.tasks, []
+
+        async def run() -> None:
+            for task in tasks:
+                if not task.cancelled:
+                    await task.coroutine
+
+        asyncio.run(run())
+
+
+class User:
+    """A sink that notes what it hears."""
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+        self.connection: BackendConnection | None = None
+
+    def on_connected(self, connection: BackendConnection) -> None:
+        self.connection = connection
+        self.log.append("connected")
+
+    def on_connect_failed(self, error: Exception) -> None:
+        self.log.append(error)
+
+    def on_head(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        self.log.append(code)
+
+    def on_interim(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        self.log.append(("interim", code))
+
+    def on_body(self, data: bytes) -> None:
+        self.log.append(data)
+
+    def on_complete(self) -> None:
+        self.log.append("complete")
+
+    def on_batch(self) -> None:
+        """Nothing is gathered here."""
+
+    def on_failed(self, why: str, stale: bool, clean: bool = True) -> None:
+        self.log.append(("failed", stale, clean))
+
+    def on_request_blocked(self, blocked: bool) -> None:
+        self.log.append(("blocked", blocked))
+
+    def take(self) -> list[Any]:
+        log, self.log = self.log, []
+        return log
+
+
+class Place:
+    """A pool of one worker, with a loop that opens nothing."""
+
+    def __init__(self, deny: tuple[str, ...] = ()) -> None:
+        self.loop = Loop()
+        self.contexts: list[Target] = []
+        loop = cast(asyncio.AbstractEventLoop, self.loop)
+        self.pool = BackendPool(loop, 10, 15, self.context, AccessPolicy((), deny))
+
+    def context(self, target: Target) -> ssl.SSLContext:
+        self.contexts.append(target)
+        return ssl.create_default_context()
+
+    def host(self, name: str = "one", server_name: str = "", **more: Any) -> HostPool:
+        return self.pool.host(Target("host", name, 80, **more), server_name)
+
+    def connected(self, host: HostPool) -> tuple[User, Transport]:
+        """Somebody with a new connection, and that."""
+        user = User()
+        host.acquire(user, fresh=True)
+        self.loop.run()
+        assert user.take() == ["connected"]
+        return user, transport_of(user)
+
+    def idle(self, host: HostPool) -> Transport:
+        """A connection that is kept for others."""
+        user, transport = self.connected(host)
+        exchange(user, transport)
+        return transport
+
+
+def transport_of(user: User) -> Transport:
+    assert user.connection is not None
+    return cast(Transport, user.connection._transport)
+
+
+def exchange(user: User, transport: Transport, answer: bytes = ANSWER) -> None:
+    """A request, its answer, and the connection given back."""
+    connection = user.connection
+    assert connection is not None
+    connection.send(b"GET / HTTP/1.1\r\n\r\n", False)
+    connection.data_received(answer)
+    connection.release()
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    place = Place()
+    yield place
+    for task in place.loop.tasks:
+        task.cancel()
+
+
+class TestReuse:
+    def test_a_connection_is_opened_if_none_is_idle(self, place: Place) -> None:
+        user = User()
+        place.host().acquire(user)
+        assert user.log == []
+        place.loop.run()
+        assert user.log == ["connected"]
+        assert place.loop.opened == [("one", 80, None, None)]
+
+    def test_an_idle_one_is_had_at_once(self, place: Place) -> None:
+        host = place.host()
+        transport = place.idle(host)
+        user = User()
+        host.acquire(user)
+        assert user.log == ["connected"]
+        assert transport_of(user) is transport
+
+    def test_by_one_at_a_time(self, place: Place) -> None:
+        host = place.host()
+        place.idle(host)
+        first, second = User(), User()
+        host.acquire(first)
+        host.acquire(second)
+        assert (first.log, second.log) == (["connected"], [])
+
+    def test_the_one_used_last_comes_first(self, place: Place) -> None:
+        host = place.host()
+        (first, one), (second, two) = place.connected(host), place.connected(host)
+        exchange(second, two)
+        exchange(first, one)
+        user = User()
+        host.acquire(user)
+        assert transport_of(user) is one
+
+    def test_who_wants_a_new_one_gets_it(self, place: Place) -> None:
+        host = place.host()
+        place.idle(host)
+        place.connected(host)
+        assert len(place.loop.opened) == 2
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            ANSWER.replace(b"OK\r\n", b"OK\r\nConnection: close\r\n"),
+            ANSWER.replace(b"1.1", b"1.0"),
+            ANSWER[:-1],
+            b"HTTP/1.1 200 OK\r\n\r\nhi",
+        ],
+    )
+    def test_what_cannot_be_used_again_is_closed(self, place: Place, answer: bytes) -> None:
+        host = place.host()
+        user, transport = place.connected(host)
+        exchange(user, transport, answer)
+        assert transport.closing
+        host.acquire(User())
+        place.loop.run()
+        assert len(place.loop.opened) == 2
+
+    def test_one_that_was_paused_is_read_again(self, place: Place) -> None:
+        user, transport = place.connected(place.host())
+        assert user.connection is not None
+        user.connection.pause()
+        assert not transport.reading
+        exchange(user, transport)
+        assert transport.reading
+
+    def test_one_that_ends_while_it_is_idle_is_forgotten(self, place: Place) -> None:
+        host = place.host()
+        place.idle(host).lose()
+        host.acquire(User())
+        place.loop.run()
+        assert len(place.loop.opened) == 2
+
+    def test_one_that_says_something_while_it_is_idle_is_dropped(self, place: Place) -> None:
+        host = place.host()
+        transport = place.idle(host)
+        transport.protocol.data_received(b"HTTP/1.1 200 OK\r\n\r\n")
+        assert transport.aborted
+
+
+class TestIdleTime:
+    def test_ends_by_and_by(self, place: Place) -> None:
+        host = place.host()
+        first = place.idle(host)
+        place.loop.now += 10
+        second = place.idle(host)
+        place.pool.sweep(place.loop.now)
+        assert not first.closing
+        place.loop.now += 6
+        place.pool.sweep(place.loop.now)
+        assert (first.aborted, second.aborted) == (True, False)
+
+    def test_does_not_count_while_it_is_used(self, place: Place) -> None:
+        _, transport = place.connected(place.host())
+        place.pool.sweep(place.loop.now + 1000)
+        assert not transport.closing
+
+    def test_ends_with_the_pool(self, place: Place) -> None:
+        transports = [place.idle(place.host(name)) for name in ("one", "two")]
+        place.pool.close()
+        assert [transport.aborted for transport in transports] == [True, True]
+
+
+class TestWhoShares:
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {"name": "two"},
+            {"ssl": True},
+            {"ssl": True, "insecure": True},
+            {"untrusted": True},
+            {"ssl": True, "client_cert": "a", "client_key": "b"},
+        ],
+    )
+    def test_what_differs_is_not_shared(self, place: Place, more: dict[str, Any]) -> None:
+        assert place.host(**more) is not place.host()
+
+    def test_what_only_the_exchange_looks_at_is(self, place: Place) -> None:
+        assert place.host(over_http=True, subs=(b"x",)) is place.host()
+
+    def test_certificates_are_checked_for_the_name_that_was_asked_for(self, place: Place) -> None:
+        host = place.host(ssl=True, server_name="public")
+        assert host is not place.host(ssl=True, server_name="other")
+        place.connected(host)
+        assert [opened[3] for opened in place.loop.opened] == ["public"]
+        assert len(place.contexts) == 2
+
+    def test_or_for_the_targets(self, place: Place) -> None:
+        host = place.host(ssl=True, trust_connect_host=True, server_name="public")
+        assert host is place.host(ssl=True, trust_connect_host=True, server_name="other")
+        place.connected(host)
+        assert [opened[3] for opened in place.loop.opened] == ["one"]
+
+    def test_names_of_clients_do_not_add_up(self, place: Place) -> None:
+        # Made by the names alone, not by TLS contexts of their own: those take long.
+        context = ssl.create_default_context()
+        place.pool._tls = lambda target: context
+        busy = place.host(ssl=True, server_name="busy")
+        place.idle(busy)
+        for n in range(5000):
+            place.host(ssl=True, server_name=f"name{n}")
+        assert len(place.pool._hosts) <= 4097
+        assert place.host(ssl=True, server_name="busy") is busy
+
+
+class TestNoConnection:
+    @pytest.mark.parametrize("error", [ConnectionRefusedError("no"), ssl.SSLError("bad"), UnicodeError("name")])
+    def test_is_told(self, place: Place, error: Exception) -> None:
+        place.loop.error = error
+        user = User()
+        place.host().acquire(user)
+        place.loop.run()
+        assert user.log == [error]
+
+    def test_in_time_is_told_with_the_time(self, place: Place) -> None:
+        place.loop.error = TimeoutError()
+        user = User()
+        place.host().acquire(user)
+        place.loop.run()
+        [error] = user.log
+        assert str(error) == "no connection within 10 s"
+
+    def test_is_wanted_any_more(self, place: Place) -> None:
+        host, user = place.host(), User()
+        host.acquire(user)
+        host.forget(user)
+        host.forget(user)
+        place.loop.run()
+        assert user.log == []
+        assert place.loop.opened == []
+
+
+class TestPolicy:
+    def test_untrusted_targets_may_not_have_every_address(self) -> None:
+        place = Place(deny=("127.0.0.0/8", "10.0.0.0/8"))
+        place.loop.addresses = {"one": ["127.0.0.1", "::ffff:10.0.0.1"]}
+        user = User()
+        place.host(untrusted=True).acquire(user)
+        place.loop.run()
+        [error] = user.log
+        assert isinstance(error, Blocked)
+        assert place.loop.opened == []
+
+    def test_the_first_that_is_allowed_is_connected_to(self) -> None:
+        # To the address, not to the name: it could be resolved otherwise the next moment.
+        place = Place(deny=("127.0.0.0/8",))
+        place.loop.addresses = {"one": ["127.0.0.1", "192.0.2.7", "192.0.2.8"]}
+        place.connected(place.host(untrusted=True))
+        assert place.loop.opened == [("192.0.2.7", 80, None, None)]
+
+    def test_trusted_targets_are_not_looked_at(self) -> None:
+        place = Place(deny=("0.0.0.0/0",))
+        place.connected(place.host())
+        assert place.loop.opened == [("one", 80, None, None)]
+
+
+class TestOneResponse:
+    def asking(self, place: Place) -> tuple[User, Transport]:
+        user, transport = place.connected(place.host())
+        assert user.connection is not None
+        user.connection.send(b"GET / HTTP/1.1\r\n\r\n", False)
+        assert transport.take() == b"GET / HTTP/1.1\r\n\r\n"
+        return user, transport
+
+    def test_is_told_as_it_comes(self, place: Place) -> None:
+        user, transport = self.asking(place)
+        for piece in (b"HTTP/1.1 103 Early\r\n\r\n", ANSWER[:-1], ANSWER[-1:]):
+            transport.protocol.data_received(piece)
+        assert user.take() == [("interim", 103), 200, b"h", b"i", "complete"]
+
+    def test_may_end_with_the_connection(self, place: Place) -> None:
+        user, transport = self.asking(place)
+        transport.protocol.data_received(b"HTTP/1.1 200 OK\r\n\r\nhi")
+        transport.lose()
+        assert user.take()[:3] == [200, b"hi", "complete"]
+
+    @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nh"])
+    def test_may_not_come(self, place: Place, begun: bytes) -> None:
+        user, transport = self.asking(place)
+        if begun:
+            transport.protocol.data_received(begun)
+        transport.lose()
+        assert user.take()[-1] == ("failed", False, True)
+
+    @pytest.mark.parametrize(("error", "clean"), [(None, True), (ConnectionResetError(), False)])
+    def test_may_not_come_on_a_connection_that_was_idle(
+        self, place: Place, error: Exception | None, clean: bool
+    ) -> None:
+        host = place.host()
+        transport = place.idle(host)
+        user = User()
+        host.acquire(user)
+        assert user.connection is not None
+        user.connection.send(b"GET / HTTP/1.1\r\n\r\n", False)
+        transport.protocol.connection_lost(error)
+        assert user.take() == ["connected", ("failed", True, clean)]
+
+    def test_that_is_none_breaks_the_connection(self, place: Place) -> None:
+        user, transport = self.asking(place)
+        transport.protocol.data_received(b"SSH-2.0\r\n\r\n")
+        assert user.take() == [("failed", False, True)]
+        assert transport.aborted
+
+    def test_is_not_told_to_one_that_has_left(self, place: Place) -> None:
+        user, transport = self.asking(place)
+        assert user.connection is not None
+        user.connection.abort()
+        transport.lose()
+        assert user.take() == []
+        assert transport.aborted
+
+    def test_the_request_is_not_taken_as_fast_as_it_comes(self, place: Place) -> None:
+        user, transport = self.asking(place)
+        transport.protocol.pause_writing()
+        transport.protocol.resume_writing()
+        assert user.take() == [("blocked", True), ("blocked", False)]
+
+    def test_a_101_gives_the_transport_away_with_what_came_behind_it(self, place: Place) -> None:
+        user, transport = place.connected(place.host())
+        connection = user.connection
+        assert connection is not None
+        connection.send(b"GET / HTTP/1.1\r\n\r\n", False, upgrade=True)
+        connection.data_received(b"HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nrest")
+        assert user.take()[0] == 101
+        given, rest = connection.detach()
+        assert cast(Any, given) is transport
+        assert rest == b"rest"

@@ -1,0 +1,654 @@
+"""WebSocket frames and messages, by section of RFC 6455."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from websockets.frames import Frame as PeerFrame
+from websockets.frames import Opcode
+
+from gripproxy.grip.frames import (
+    BINARY,
+    CLOSE,
+    CONT,
+    PING,
+    PONG,
+    TEXT,
+    Assembler,
+    Close,
+    Data,
+    Event,
+    Frame,
+    FrameParser,
+    Ping,
+    Pong,
+    ProtocolError,
+    accept_key,
+    check_accept,
+    check_handshake,
+    close_payload,
+    is_close_code,
+    is_upgrade,
+    new_key,
+    parse_close,
+    serialise,
+)
+
+KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
+HANDSHAKE = [(b"Host", b"x"), (b"Sec-WebSocket-Version", b"13"), (b"Sec-WebSocket-Key", KEY)]
+MAX = 100_000
+OPCODES = (CONT, TEXT, BINARY, CLOSE, PING, PONG)
+LENGTHS = (0, 1, 125, 126, 127, 65535, 65536)
+
+
+def refused(parser: FrameParser, data: bytes) -> ProtocolError:
+    with pytest.raises(ProtocolError) as caught:
+        parser.feed(data)
+    return caught.value
+
+
+def cut(data: bytes, points: Iterable[int]) -> list[bytes]:
+    bounds = [0, *sorted(p % (len(data) + 1) for p in points), len(data)]
+    return [data[a:b] for a, b in pairwise(bounds)]
+
+
+def events(frames: Iterable[Frame], max_message: int = MAX) -> list[Event]:
+    assembler = Assembler(max_message)
+    return [event for frame in frames if (event := assembler.feed(frame)) is not None]
+
+
+def breaks(frames: Iterable[Frame], max_message: int = MAX) -> ProtocolError:
+    with pytest.raises(ProtocolError) as caught:
+        events(frames, max_message)
+    return caught.value
+
+
+class TestFraming:
+    """§5.2, §5.3."""
+
+    @pytest.mark.parametrize("masked", [True, False])
+    @pytest.mark.parametrize("length", LENGTHS)
+    @pytest.mark.parametrize("fin", [True, False])
+    @pytest.mark.parametrize("opcode", [CONT, TEXT, BINARY])
+    def test_every_length_form(self, opcode: int, fin: bool, length: int, masked: bool) -> None:
+        payload = bytes(i & 0xFF for i in range(length))
+        data = serialise(opcode, payload, fin=fin, mask=masked)
+        assert FrameParser(masked, MAX).feed(data) == [Frame(opcode, fin, payload)]
+
+    @pytest.mark.parametrize("masked", [True, False])
+    @pytest.mark.parametrize("length", [0, 1, 124, 125])
+    @pytest.mark.parametrize("opcode", [CLOSE, PING, PONG])
+    def test_control(self, opcode: int, length: int, masked: bool) -> None:
+        payload = b"\x03\xe8" + b"x" * (length - 2) if length > 1 else b"x" * length
+        assert FrameParser(masked, MAX).feed(serialise(opcode, payload, mask=masked)) == [Frame(opcode, True, payload)]
+
+    @pytest.mark.parametrize("length", LENGTHS)
+    @pytest.mark.parametrize("opcode", OPCODES)
+    def test_the_bytes_are_those_of_another_implementation(self, opcode: int, length: int) -> None:
+        if opcode >= CLOSE and length > 125:
+            return
+        payload = b"\xa5" * length
+        for fin in (True,) if opcode >= CLOSE else (True, False):
+            expected = PeerFrame(Opcode(opcode), payload, fin).serialize(mask=False)
+            assert serialise(opcode, payload, fin=fin) == expected
+
+    def test_examples_of_the_rfc(self) -> None:
+        """§5.7."""
+        assert serialise(TEXT, b"Hello") == bytes.fromhex("810548656c6c6f")
+        assert FrameParser(True, MAX).feed(bytes.fromhex("818537fa213d7f9f4d5158")) == [Frame(TEXT, True, b"Hello")]
+        fragments = FrameParser(False, MAX).feed(bytes.fromhex("010348656c80026c6f"))
+        assert fragments == [Frame(TEXT, False, b"Hel"), Frame(CONT, True, b"lo")]
+        assert serialise(BINARY, bytes(256)) == bytes.fromhex("827e0100") + bytes(256)
+        assert serialise(BINARY, bytes(65536)) == bytes.fromhex("827f0000000000010000") + bytes(65536)
+
+    def test_masks_are_fresh(self) -> None:
+        """§5.3: unpredictable, so never the same twice in a row."""
+        assert len({serialise(TEXT, bytes(16), mask=True) for _ in range(20)}) == 20
+
+    def test_rsv1_and_no_fin(self) -> None:
+        assert serialise(TEXT, b"x", rsv1=True) == b"\xc1\x01x"
+        assert serialise(TEXT, b"x", fin=False, rsv1=True) == b"\x41\x01x"
+        assert FrameParser(False, MAX, allow_rsv1=True).feed(b"\xc1\x01x") == [Frame(TEXT, True, b"x", True)]
+
+    @pytest.mark.parametrize("masked", [True, False])
+    def test_many_frames_at_once(self, masked: bool) -> None:
+        frames = [Frame(TEXT, True, b"%d" % i * i) for i in range(200)]
+        data = b"".join(serialise(f.opcode, f.payload, mask=masked) for f in frames)
+        assert FrameParser(masked, MAX).feed(data) == frames
+
+    def test_byte_by_byte(self) -> None:
+        data = (
+            serialise(TEXT, b"a" * 300, mask=True)
+            + serialise(PING, b"p", mask=True)
+            + serialise(BINARY, b"", mask=True)
+        )
+        parser = FrameParser(True, MAX)
+        frames = [frame for i in range(len(data)) for frame in parser.feed(data[i : i + 1])]
+        assert frames == [Frame(TEXT, True, b"a" * 300), Frame(PING, True, b"p"), Frame(BINARY, True, b"")]
+        assert parser.idle
+
+    def test_nothing(self) -> None:
+        parser = FrameParser(True, MAX)
+        assert parser.feed(b"") == []
+        assert parser.idle
+
+    def test_a_small_frame_behind_a_partial_one(self) -> None:
+        parser = FrameParser(False, MAX)
+        assert parser.feed(b"\x81\x05He") == []
+        assert not parser.idle
+        assert parser.feed(b"llo\x81\x01x") == [Frame(TEXT, True, b"Hello"), Frame(TEXT, True, b"x")]
+        assert parser.idle
+
+
+class TestBadFrames:
+    @pytest.mark.parametrize("bits", [0x10, 0x20, 0x40, 0x50, 0x70])
+    @pytest.mark.parametrize("opcode", OPCODES)
+    def test_reserved_bits(self, opcode: int, bits: int) -> None:
+        """§5.2."""
+        error = refused(FrameParser(True, MAX), bytes((0x80 | bits | opcode, 0x80)))
+        assert error.code == 1002
+        assert "reserved bits" in error.text
+
+    @pytest.mark.parametrize("opcode", OPCODES)
+    def test_rsv1_only_where_a_compressed_message_begins(self, opcode: int) -> None:
+        """RFC 7692 §6.1."""
+        parser = FrameParser(True, MAX, allow_rsv1=True)
+        data = bytes((0xC0 | opcode, 0x80, 0, 0, 0, 0))
+        if opcode in (TEXT, BINARY):
+            assert parser.feed(data) == [Frame(opcode, True, b"", True)]
+        else:
+            assert refused(parser, data).code == 1002
+
+    @pytest.mark.parametrize("bits", [0x10, 0x20])
+    def test_compression_frees_one_bit_only(self, bits: int) -> None:
+        assert refused(FrameParser(False, MAX, allow_rsv1=True), bytes((0x81 | bits, 0))).code == 1002
+
+    @pytest.mark.parametrize("opcode", [3, 4, 5, 6, 7, 11, 12, 13, 14, 15])
+    @pytest.mark.parametrize("first", [0x80, 0])
+    def test_opcodes(self, opcode: int, first: int) -> None:
+        """§5.2, §11.8."""
+        error = refused(FrameParser(False, MAX), bytes((first | opcode, 0)))
+        assert (error.code, error.text) == (1002, f"opcode {opcode} is not defined")
+
+    @pytest.mark.parametrize("length", [0, 5, 126, 127])
+    def test_masking(self, length: int) -> None:
+        """§5.1: a client masks, a server does not."""
+        error = refused(FrameParser(True, MAX), bytes((0x81, length)))
+        assert (error.code, error.text) == (1002, "frame is not masked")
+        error = refused(FrameParser(False, MAX), bytes((0x81, 0x80 | length)))
+        assert (error.code, error.text) == (1002, "frame is masked")
+
+    @pytest.mark.parametrize("opcode", [CLOSE, PING, PONG])
+    def test_control_frames_are_short_and_whole(self, opcode: int) -> None:
+        """§5.5."""
+        assert refused(FrameParser(False, MAX), bytes((opcode, 0))).code == 1002
+        assert refused(FrameParser(False, MAX), bytes((0x80 | opcode, 126))).code == 1002
+        assert refused(FrameParser(False, MAX), bytes((0x80 | opcode, 127))).code == 1002
+        assert FrameParser(False, MAX).feed(bytes((0x80 | opcode, 125)) + bytes(124)) == []
+
+    @pytest.mark.parametrize(
+        ("length", "size", "shortest"),
+        [
+            *[(0, 2, False), (125, 2, False), (126, 2, True), (65535, 2, True)],
+            *[(0, 8, False), (126, 8, False), (65535, 8, False), (65536, 8, True)],
+        ],
+    )
+    def test_length_in_its_shortest_form(self, length: int, size: int, shortest: bool) -> None:
+        """§5.2: the minimal number of bytes must be used."""
+        data = bytes((0x82, 126 if size == 2 else 127)) + length.to_bytes(size, "big") + bytes(length)
+        if shortest:
+            assert FrameParser(False, MAX).feed(data) == [Frame(BINARY, True, bytes(length))]
+        else:
+            assert refused(FrameParser(False, MAX), data).code == 1002
+
+    def test_highest_bit_of_the_length(self) -> None:
+        """§5.2."""
+        error = refused(FrameParser(False, 2**64), b"\x82\x7f\x80" + bytes(7))
+        assert (error.code, error.text) == (1002, "frame length has its highest bit set")
+        assert FrameParser(False, 2**64).feed(b"\x82\x7f\x7f" + bytes(7)) == []
+
+    @pytest.mark.parametrize("masked", [True, False])
+    @pytest.mark.parametrize("limit", [0, 1, 125, 126, 1000, 65535, 65536])
+    def test_oversize(self, limit: int, masked: bool) -> None:
+        """§10.4; 1009 is §7.4.1."""
+        assert len(FrameParser(masked, limit).feed(serialise(BINARY, bytes(limit), mask=masked))) == 1
+        error = refused(FrameParser(masked, limit), serialise(BINARY, bytes(limit + 1), mask=masked))
+        assert (error.code, error.text) == (1009, f"frame of {limit + 1} bytes, at most {limit} are allowed")
+
+    def test_the_head_decides_already(self) -> None:
+        """Nothing of an oversize frame is waited for or kept."""
+        assert refused(FrameParser(False, 100_000), b"\x82\x7f" + (2**40).to_bytes(8, "big")).code == 1009
+
+    def test_what_came_before_is_kept(self) -> None:
+        error = refused(FrameParser(False, MAX), serialise(TEXT, b"good") + b"\x83\x00" + serialise(TEXT, b"never"))
+        assert error.frames == [Frame(TEXT, True, b"good")]
+
+    def test_nothing_comes_after_an_error(self) -> None:
+        """§7.1.7."""
+        parser = FrameParser(False, MAX)
+        refused(parser, b"\x83\x00")
+        assert parser.feed(serialise(TEXT, b"x")) == []
+        assert parser.finished
+        assert not parser.idle
+
+    @pytest.mark.parametrize("masked", [True, False])
+    @pytest.mark.parametrize("together", [True, False])
+    def test_nothing_comes_after_a_close(self, masked: bool, together: bool) -> None:
+        """§1.4, §5.5.1."""
+        parser = FrameParser(masked, MAX)
+        close, more = serialise(CLOSE, b"", mask=masked), serialise(TEXT, b"x", mask=masked) + b"\xff\xff"
+        frames = parser.feed(close + more) if together else parser.feed(close) + parser.feed(more)
+        assert frames == [Frame(CLOSE, True, b"")]
+        assert parser.finished
+
+    @given(st.lists(st.binary(max_size=40), max_size=10), st.booleans(), st.booleans(), st.none() | st.integers(1, 9))
+    def test_only_protocol_errors_escape(
+        self, pieces: list[bytes], masked: bool, compressed: bool, piece: int | None
+    ) -> None:
+        parser, assembler = FrameParser(masked, 200, compressed, piece), Assembler(300)
+        error: ProtocolError | None = None
+        try:
+            for data in pieces:
+                for frame in parser.feed(data):
+                    assembler.feed(frame)
+        except ProtocolError as e:
+            error = e
+        assert error is None or (error.code in (1002, 1007, 1009) and 0 < len(error.text) <= 123)
+
+    @given(st.binary(max_size=300), st.booleans(), st.lists(st.integers(0, 300), max_size=8))
+    def test_how_bytes_are_split_makes_no_difference(self, data: bytes, masked: bool, points: list[int]) -> None:
+        def outcome(pieces: list[bytes]) -> tuple[list[Frame], int | None]:
+            parser = FrameParser(masked, 100, True)
+            frames: list[Frame] = []
+            try:
+                for piece in pieces:
+                    frames += parser.feed(piece)
+            except ProtocolError as e:
+                return frames + e.frames, e.code
+            return frames, None
+
+        assert outcome([data]) == outcome(cut(data, points))
+
+
+FRAMES = st.lists(
+    st.builds(Frame, st.sampled_from((CONT, TEXT, BINARY)), st.booleans(), st.binary(max_size=300))
+    | st.builds(Frame, st.sampled_from((PING, PONG)), st.just(True), st.binary(max_size=125)),
+    max_size=8,
+)
+
+
+class TestSplits:
+    @given(FRAMES, st.booleans(), st.lists(st.integers(0, 3000), max_size=12))
+    def test_whole_frames_whatever_the_splits(self, frames: list[Frame], masked: bool, points: list[int]) -> None:
+        data = b"".join(serialise(f.opcode, f.payload, fin=f.fin, mask=masked) for f in frames)
+        parser = FrameParser(masked, MAX)
+        assert [frame for part in cut(data, points) for frame in parser.feed(part)] == frames
+        assert parser.idle
+
+    @given(FRAMES, st.booleans(), st.lists(st.integers(0, 3000), max_size=12), st.integers(1, 40))
+    def test_pieces_add_up(self, frames: list[Frame], masked: bool, points: list[int], piece: int) -> None:
+        """§5.4: fragments may be cut anew, control frames may not."""
+        data = b"".join(serialise(f.opcode, f.payload, fin=f.fin, mask=masked) for f in frames)
+        parser = FrameParser(masked, MAX, piece=piece)
+        got = [frame for part in cut(data, points) for frame in parser.feed(part)]
+        assert parser.idle
+        at = 0
+        for frame in frames:
+            parts = [got[at]]
+            while len(b"".join(p.payload for p in parts)) < len(frame.payload):
+                at += 1
+                parts.append(got[at])
+            at += 1
+            assert b"".join(p.payload for p in parts) == frame.payload
+            assert [p.opcode for p in parts] == [frame.opcode] + [CONT] * (len(parts) - 1)
+            assert [p.fin for p in parts] == [False] * (len(parts) - 1) + [frame.fin]
+            assert all(len(p.payload) >= piece for p in parts[:-1])
+        assert at == len(got)
+
+    def test_a_piece_is_given_out_as_soon_as_it_is_there(self) -> None:
+        parser = FrameParser(True, MAX, piece=4)
+        data = serialise(TEXT, b"0123456789", mask=True)
+        assert parser.feed(data[:9]) == []
+        assert parser.feed(data[9:10]) == [Frame(TEXT, False, b"0123")]
+        assert not parser.idle
+        assert parser.feed(data[10:13]) == []
+        assert parser.feed(data[13:15]) == [Frame(CONT, False, b"45678")]
+        assert parser.feed(data[15:]) == [Frame(CONT, True, b"9")]
+        assert parser.idle
+
+    def test_a_frame_of_the_size_of_a_piece_is_whole(self) -> None:
+        parser = FrameParser(False, MAX, piece=4)
+        assert parser.feed(b"\x81\x04012") == []
+        assert parser.feed(b"3") == [Frame(TEXT, True, b"0123")]
+        assert parser.feed(b"\x81\x050123") == [Frame(TEXT, False, b"0123")]
+
+    def test_a_compressed_frame_in_pieces_has_rsv1_once(self) -> None:
+        parser = FrameParser(False, MAX, allow_rsv1=True, piece=1)
+        assert parser.feed(b"\xc1\x02x") == [Frame(TEXT, False, b"x", True)]
+        assert parser.feed(b"y") == [Frame(CONT, True, b"y")]
+
+
+class TestFragments:
+    """§5.4."""
+
+    def test_pieces_come_as_they_are(self) -> None:
+        frames = [
+            Frame(TEXT, False, b"a"),
+            Frame(CONT, False, b"b"),
+            Frame(CONT, True, b"c"),
+            Frame(BINARY, True, b"\xff"),
+        ]
+        assert events(frames) == [
+            Data(TEXT, b"a", True, False),
+            Data(TEXT, b"b", False, False),
+            Data(TEXT, b"c", False, True),
+            Data(BINARY, b"\xff", True, True),
+        ]
+
+    def test_empty_fragments(self) -> None:
+        """Those at the ends matter; one in the middle says nothing."""
+        frames = [Frame(BINARY, False, b""), Frame(CONT, False, b""), Frame(CONT, False, b"x"), Frame(CONT, True, b"")]
+        assert events(frames) == [
+            Data(BINARY, b"", True, False),
+            Data(BINARY, b"x", False, False),
+            Data(BINARY, b"", False, True),
+        ]
+
+    def test_control_frames_between_fragments(self) -> None:
+        frames = [Frame(TEXT, False, b"a"), Frame(PING, True, b"p"), Frame(PONG, True, b""), Frame(CONT, True, b"b")]
+        assert events(frames) == [Data(TEXT, b"a", True, False), Ping(b"p"), Pong(b""), Data(TEXT, b"b", False, True)]
+
+    def test_close_between_fragments(self) -> None:
+        assert events([Frame(TEXT, False, b"a"), Frame(CLOSE, True, b"\x03\xe8bye")])[1:] == [Close(1000, b"bye")]
+
+    @pytest.mark.parametrize("fin", [True, False])
+    def test_continuation_without_a_message(self, fin: bool) -> None:
+        assert breaks([Frame(CONT, fin, b"x")]).code == 1002
+        assert breaks([Frame(TEXT, True, b"x"), Frame(CONT, fin, b"x")]).code == 1002
+        assert breaks([Frame(TEXT, False, b"x"), Frame(CONT, True, b"x"), Frame(CONT, fin, b"x")]).code == 1002
+
+    @pytest.mark.parametrize("fin", [True, False])
+    @pytest.mark.parametrize("opcode", [TEXT, BINARY])
+    def test_message_inside_a_message(self, opcode: int, fin: bool) -> None:
+        assert breaks([Frame(TEXT, False, b"x"), Frame(opcode, fin, b"x")]).code == 1002
+
+    def test_compression_that_was_not_agreed_on(self) -> None:
+        assert breaks([Frame(TEXT, True, b"x", True)]).code == 1002
+        assert breaks([Frame(TEXT, False, b"x", True)]).code == 1002
+
+    def test_idle(self) -> None:
+        assembler = Assembler(MAX)
+        for frame, idle in [
+            (Frame(TEXT, True, b"x"), True),
+            (Frame(TEXT, False, b"x"), False),
+            (Frame(PING, True, b""), False),
+            (Frame(CONT, False, b"x"), False),
+            (Frame(CONT, True, b""), True),
+        ]:
+            assembler.feed(frame)
+            assert assembler.idle is idle
+
+    @pytest.mark.parametrize("limit", [0, 1, 5])
+    @pytest.mark.parametrize("opcode", [TEXT, BINARY])
+    def test_message_size(self, opcode: int, limit: int) -> None:
+        assert len(events([Frame(opcode, True, b"x" * limit)], limit)) == 1
+        error = breaks([Frame(opcode, True, b"x" * (limit + 1))], limit)
+        assert (error.code, error.text) == (1009, f"message is longer than {limit} bytes")
+
+    @pytest.mark.parametrize("limit", [2, 5])
+    def test_message_size_over_fragments(self, limit: int) -> None:
+        frames = [Frame(BINARY, False, b"x"), *[Frame(CONT, False, b"x")] * (limit - 1)]
+        assert len(events([*frames, Frame(CONT, True, b"")], limit)) == limit + 1
+        assert breaks([*frames, Frame(CONT, True, b"x")], limit).code == 1009
+        assert len(events([*frames, Frame(CONT, True, b""), *frames], limit)) == 2 * limit + 1
+
+
+BAD_TEXT = [
+    b"\x80",
+    b"\xc0\x80",
+    b"\xc1\xbf",
+    b"\xe0\x80\x80",
+    b"\xe0\x9f\xbf",
+    b"\xed\xa0\x80",
+    b"\xed\xbf\xbf",
+    b"\xf0\x80\x80\x80",
+    b"\xf0\x8f\xbf\xbf",
+    b"\xf4\x90\x80\x80",
+    b"\xf5\x80\x80\x80",
+    b"\xf8\x88\x80\x80\x80",
+    b"\xfe",
+    b"\xff",
+    b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5\xed\xa0\x80edited",
+]
+CUT_OFF = [b"\xc2", b"\xe1\xbd", b"\xf0\x9f\x98", b"\xed\x9f", b"ok\xf4\x8f"]
+GOOD_TEXT = ["", "Hello", "κόσμε", "\x00\x7f\x80\u07ff\u0800\ud7ff\ue000\ufffd\uffff\U00010000\U0010ffff", "é" * 40000]
+
+
+def can_go_on(data: bytes) -> bool:
+    """Whether bytes are the beginning of some valid text, by trying every possible rest of a character."""
+    lows = (0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF)
+    rests = [b""]
+    for _ in range(4):
+        for rest in rests:
+            try:
+                (data + rest).decode()
+            except UnicodeDecodeError:
+                continue
+            return True
+        rests = [rest + bytes((low,)) for rest in rests for low in lows]
+    return False
+
+
+class TestText:
+    """§8.1."""
+
+    @pytest.mark.parametrize("text", GOOD_TEXT)
+    def test_good(self, text: str) -> None:
+        data = text.encode()
+        assert events([Frame(TEXT, True, data)]) == [Data(TEXT, data, True, True)]
+
+    @pytest.mark.parametrize("text", GOOD_TEXT[:4])
+    def test_good_byte_by_byte(self, text: str) -> None:
+        """§5.4: a fragment may end inside a character."""
+        data = text.encode()
+        frames = [Frame(TEXT, False, b""), *[Frame(CONT, False, bytes((b,))) for b in data], Frame(CONT, True, b"")]
+        assert b"".join(event.data for event in events(frames) if isinstance(event, Data)) == data
+
+    @pytest.mark.parametrize("data", BAD_TEXT + CUT_OFF)
+    def test_bad(self, data: bytes) -> None:
+        assert breaks([Frame(TEXT, True, data)]).code == 1007
+        assert breaks([Frame(TEXT, False, b"ok"), Frame(CONT, True, data)]).code == 1007
+        assert events([Frame(BINARY, True, data)]) == [Data(BINARY, data, True, True)]
+
+    @pytest.mark.parametrize("data", BAD_TEXT)
+    def test_bad_is_seen_at_the_first_byte_that_cannot_be_right(self, data: bytes) -> None:
+        assembler = Assembler(MAX)
+        assembler.feed(Frame(TEXT, False, b""))
+        good = 0
+        while can_go_on(data[: good + 1]):
+            assembler.feed(Frame(CONT, False, data[good : good + 1]))
+            good += 1
+        with pytest.raises(ProtocolError) as caught:
+            assembler.feed(Frame(CONT, False, data[good : good + 1]))
+        assert caught.value.code == 1007
+
+    @pytest.mark.parametrize("data", CUT_OFF)
+    def test_cut_off_is_seen_at_the_end(self, data: bytes) -> None:
+        assert len(events([Frame(TEXT, False, data)])) == 1
+        assert breaks([Frame(TEXT, False, data), Frame(CONT, True, b"")]).code == 1007
+        assert breaks([Frame(TEXT, False, data), Frame(CONT, False, b"x")]).code == 1007
+
+    def test_in_the_middle_of_a_frame(self) -> None:
+        """With pieces, a frame need not be complete to be refused."""
+        parser, assembler = FrameParser(True, MAX, piece=1), Assembler(MAX)
+        data = serialise(TEXT, b"abc\xff" + b"d" * 1000, mask=True)
+        (frame,) = parser.feed(data[: 8 + 4])
+        with pytest.raises(ProtocolError) as caught:
+            assembler.feed(frame)
+        assert caught.value.code == 1007
+
+    @given(st.binary(max_size=30) | st.text(max_size=12).map(str.encode), st.lists(st.integers(0, 40), max_size=6))
+    @example(b"\xed\xa0", [1])
+    @example(b"\xf4\x90", [1])
+    def test_fragments_decide_like_the_whole(self, data: bytes, points: list[int]) -> None:
+        parts = cut(data, points)
+        frames = [Frame(CONT if i else TEXT, i == len(parts) - 1, part) for i, part in enumerate(parts)]
+        try:
+            codecs.decode(data, "utf-8")
+        except UnicodeDecodeError:
+            assert breaks(frames).code == 1007
+            assert breaks([Frame(TEXT, True, data)]).code == 1007
+        else:
+            got = events(frames)
+            assert b"".join(event.data for event in got if isinstance(event, Data)) == data
+
+    @given(st.binary(max_size=8))
+    def test_fail_fast(self, data: bytes) -> None:
+        assembler = Assembler(MAX)
+        try:
+            assembler.feed(Frame(TEXT, False, data))
+        except ProtocolError:
+            assert not can_go_on(data)
+        else:
+            assert can_go_on(data)
+
+
+class TestClose:
+    """§5.5.1, §7.4."""
+
+    @pytest.mark.parametrize("code", [*range(1000, 1004), *range(1007, 1015), 3000, 3999, 4000, 4999])
+    def test_good_codes(self, code: int) -> None:
+        assert is_close_code(code)
+        assert parse_close(close_payload(code, b"why")) == (code, b"why")
+
+    @pytest.mark.parametrize("code", [0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535])
+    def test_bad_codes(self, code: int) -> None:
+        assert not is_close_code(code)
+        with pytest.raises(ProtocolError) as caught:
+            parse_close(code.to_bytes(2, "big"))
+        assert (caught.value.code, caught.value.text) == (1002, f"close code {code} must not be used")
+        assert close_payload(code, b"why") == b""
+
+    @pytest.mark.parametrize("code", [-1, 70000])
+    def test_codes_that_do_not_fit(self, code: int) -> None:
+        assert close_payload(code) == b""
+
+    def test_none(self) -> None:
+        assert parse_close(b"") == (None, b"")
+        assert close_payload(None, b"no reason without a code") == b""
+
+    def test_one_byte(self) -> None:
+        with pytest.raises(ProtocolError) as caught:
+            parse_close(b"\x03")
+        assert caught.value.code == 1002
+
+    def test_reason_is_utf8(self) -> None:
+        assert parse_close(b"\x03\xe8" + "ü".encode()) == (1000, "ü".encode())
+        with pytest.raises(ProtocolError) as caught:
+            parse_close(b"\x03\xe8\xff")
+        assert caught.value.code == 1007
+
+    @pytest.mark.parametrize(("length", "kept"), [(122, 122), (123, 123), (124, 123), (5000, 123)])
+    def test_reason_is_cut(self, length: int, kept: int) -> None:
+        assert close_payload(1000, b"x" * length)[2:] == b"x" * kept
+
+    def test_reason_is_cut_between_characters(self) -> None:
+        assert close_payload(1000, ("x" + "é" * 62).encode())[2:].decode() == "x" + "é" * 61
+
+    def test_reason_is_repaired(self) -> None:
+        assert close_payload(1000, b"a\xffb")[2:].decode() == "a\ufffdb"
+
+    @given(st.integers(0, 65535), st.binary(max_size=200))
+    def test_what_we_send_can_be_read(self, code: int, reason: bytes) -> None:
+        payload = close_payload(code, reason)
+        assert len(payload) <= 125
+        assert parse_close(payload)[0] in (code, None)
+
+    def test_errors_come_through_the_assembler(self) -> None:
+        assert breaks([Frame(CLOSE, True, b"\x03")]).code == 1002
+        assert breaks([Frame(CLOSE, True, b"\x03\xed")]).code == 1002
+        assert breaks([Frame(CLOSE, True, b"\x03\xe8\xff")]).code == 1007
+        assert events([Frame(CLOSE, True, b"")]) == [Close(None, b"")]
+
+
+class TestHandshake:
+    """§4."""
+
+    def test_accept(self) -> None:
+        """§1.3."""
+        assert accept_key(KEY) == b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+
+    def test_new_key(self) -> None:
+        keys = {new_key() for _ in range(10)}
+        assert len(keys) == 10
+        for key in keys:
+            assert check_handshake([(b"sec-websocket-version", b"13"), (b"sec-websocket-key", key)]) is None
+
+    def test_good(self) -> None:
+        assert check_handshake(HANDSHAKE) is None
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            b"",
+            b"x",
+            KEY[:-1],
+            KEY + b"=",
+            b"dGhlIHNhbXBsZSBub25jZQ!=",
+            b"\xff" * 24,
+            b"QUJDREVGR0hJSktMTU5PUA=",
+            b"A" * 24,
+            b"dGhlIHNhbXBs ZSBub25jZQ==",
+        ],
+    )
+    def test_bad_key(self, key: bytes) -> None:
+        """§4.2.1: 16 bytes in base64."""
+        reason = check_handshake([*HANDSHAKE[:2], (b"Sec-WebSocket-Key", key)])
+        assert reason is not None
+        assert "expected 16 bytes in base64" in reason
+
+    def test_key_once(self) -> None:
+        """§11.3.1."""
+        assert check_handshake(HANDSHAKE[:2]) == "Sec-WebSocket-Key is missing"
+        assert check_handshake([*HANDSHAKE, HANDSHAKE[2]]) == "Sec-WebSocket-Key is there 2 times; expected once"
+
+    @pytest.mark.parametrize("versions", [[], [b"12"], [b"8"], [b"14"], [b"013"], [b"13", b"8"], [b"13, 8"], [b""]])
+    def test_bad_version(self, versions: list[bytes]) -> None:
+        """§4.4."""
+        reason = check_handshake([*[(b"SEC-WEBSOCKET-VERSION", v) for v in versions], (b"sec-websocket-key", KEY)])
+        assert reason is not None
+        assert reason.startswith("Sec-WebSocket-Version")
+
+    def test_method(self) -> None:
+        assert check_handshake(HANDSHAKE, b"POST") == "method is 'POST'; a WebSocket begins with GET"
+
+    @pytest.mark.parametrize("upgrade", [b"websocket", b"WebSocket", b"WEBSOCKET", b"h2c, websocket"])
+    @pytest.mark.parametrize("connection", [b"Upgrade", b"keep-alive, UPGRADE"])
+    def test_upgrade_in_any_letter_case(self, upgrade: bytes, connection: bytes) -> None:
+        assert is_upgrade([(b"uPGRADE", upgrade), (b"Connection", connection)])
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            [],
+            [(b"Upgrade", b"websocket")],
+            [(b"Connection", b"upgrade")],
+            [(b"Upgrade", b"websocket2"), (b"Connection", b"upgrade")],
+            [(b"Upgrade", b"websocket"), (b"Connection", b"x")],
+        ],
+    )
+    def test_no_upgrade(self, headers: list[tuple[bytes, bytes]]) -> None:
+        assert not is_upgrade(headers)
+
+    def test_response(self) -> None:
+        """§4.1."""
+        good = [(b"Upgrade", b"websocket"), (b"Connection", b"Upgrade"), (b"Sec-WebSocket-Accept", accept_key(KEY))]
+        assert check_accept(good, KEY) is None
+        assert check_accept(good[1:], KEY) == "no 'Upgrade: websocket' with 'Connection: upgrade'"
+        assert "expected s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" in (check_accept(good[:2], KEY) or "")
+        assert check_accept(good, new_key()) is not None

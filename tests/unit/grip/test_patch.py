@@ -1,0 +1,177 @@
+"""JSON Patch on held bodies: docs/grip.md §5.3, RFC 6902, and the bounds on what a patch may cost."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gripproxy.grip.patch import MAX_COPIED, MAX_OPS, apply_patch
+
+
+def op(name: str, path: str = "/b", **more: Any) -> dict[str, Any]:
+    return {"op": name, "path": path, **more}
+
+
+class TestOperations:
+    BODY = b'{"a":1,"l":[1,2,3],"o":{"x":"y"}}'
+
+    @pytest.mark.parametrize(
+        ("ops", "result"),
+        [
+            ([], b'{"a":1,"l":[1,2,3],"o":{"x":"y"}}'),
+            ([op("add", "/b", value=2)], b'{"a":1,"l":[1,2,3],"o":{"x":"y"},"b":2}'),
+            ([op("add", "/a", value=None)], b'{"a":null,"l":[1,2,3],"o":{"x":"y"}}'),
+            ([op("add", "/l/0", value=0)], b'{"a":1,"l":[0,1,2,3],"o":{"x":"y"}}'),
+            ([op("add", "/l/-", value=[4])], b'{"a":1,"l":[1,2,3,[4]],"o":{"x":"y"}}'),
+            ([op("add", "", value=["new"])], b'["new"]'),
+            ([op("remove", "/a"), op("remove", "/l/1")], b'{"l":[1,3],"o":{"x":"y"}}'),
+            ([op("replace", "/o/x", value={"z": True})], b'{"a":1,"l":[1,2,3],"o":{"x":{"z":true}}}'),
+            ([op("move", "/b", **{"from": "/a"})], b'{"l":[1,2,3],"o":{"x":"y"},"b":1}'),
+            ([op("copy", "/o/l", **{"from": "/l"})], b'{"a":1,"l":[1,2,3],"o":{"x":"y","l":[1,2,3]}}'),
+            ([op("test", "/o", value={"x": "y"}), op("remove", "/o")], b'{"a":1,"l":[1,2,3]}'),
+        ],
+    )
+    def test_each(self, ops: list[Any], result: bytes) -> None:
+        assert apply_patch(self.BODY, ops) == result
+
+    def test_pointer_escapes(self) -> None:
+        assert apply_patch(b'{"a/b":1,"c~d":2}', [op("remove", "/a~1b"), op("replace", "/c~0d", value="\xfc")]) == (
+            '{"c~d":"ü"}'.encode()
+        )
+
+    def test_observed_exchange(self) -> None:
+        """docs/grip.md §13.4."""
+        assert apply_patch(b'{"a":1}\n', [op("add", "/b", value=2)]) == b'{"a":1,"b":2}\n'
+
+    @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+    def test_line_end_is_kept(self, end: bytes) -> None:
+        assert apply_patch(b"[ 1, 2 ]" + end, []) == b"[1,2]" + end
+
+    def test_only_one_line_end_is_kept(self) -> None:
+        assert apply_patch(b"[]\n\n", []) == b"[]\n"
+
+    @pytest.mark.parametrize("number", [2**63, -(2**63), 2**64 - 1, 0.1, 1e300])
+    def test_numbers_survive(self, number: float) -> None:
+        assert apply_patch(orjson.dumps([number]), []) == orjson.dumps([number])
+
+
+class TestFailures:
+    @pytest.mark.parametrize("body", [b"", b"text", b"{", b"1", b'"x"', b"null", b"{} x", b'{"\xff":1}', b"[NaN]"])
+    def test_body_is_not_json(self, body: bytes) -> None:
+        assert apply_patch(body, []) is None
+
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            op("remove", "/zz"),
+            op("replace", "/zz", value=1),
+            op("add", "/zz/y", value=1),
+            op("add", "/l/9", value=1),
+            op("add", "/l/01", value=1),
+            op("add", "/l/x", value=1),
+            op("remove", "/l/-"),
+            op("test", "/a", value=2),
+            op("test", "/zz", value=None),
+            op("move", "/o/x/y", **{"from": "/o"}),
+            op("move", "/b", **{"from": "/zz"}),
+            op("copy", "/b", **{"from": "/zz"}),
+            op("copy", "/b", **{"from": 1}),
+            op("copy", "/b"),
+            op("move", "/b"),
+            op("add", "/b"),
+            op("test", "/a"),
+            op("replace", "/a"),
+            op("add", "b", value=1),
+            op("add", 1, value=1),  # type: ignore[arg-type]
+            op("add", "/~2", value=1),
+            op("append", "/s", value="x"),
+            op("zap"),
+            op([]),  # type: ignore[arg-type]
+            {"op": "add", "value": 1},
+            {"path": "/b", "value": 1},
+            {},
+            [],
+            "add",
+            None,
+            op("add", "", value=5),
+            op("add", "/b", value=2**70),
+        ],
+    )
+    def test_operation(self, bad: Any) -> None:
+        assert apply_patch(b'{"a":1,"l":[1],"o":{"x":{}},"s":"s"}', [op("add", "/c", value=1), bad]) is None
+
+    def test_patch_is_left_alone(self) -> None:
+        """The same patch goes to every held body."""
+        ops = [op("add", "/b", value={"x": []}), op("add", "/b/x/-", value=1), op("test", "/b", value={"x": [1]})]
+        before = copy.deepcopy(ops)
+        for _ in range(2):
+            assert apply_patch(b"{}", ops) == b'{"b":{"x":[1]}}'
+        assert ops == before
+
+
+class TestBounds:
+    def test_operations(self) -> None:
+        ops = [op("add", "/-", value=1)] * MAX_OPS
+        assert apply_patch(b"[]", ops) == orjson.dumps([1] * MAX_OPS)
+        assert apply_patch(b"[]", [*ops, op("test", "/0", value=1)]) is None
+
+    def test_copies_both_sides(self) -> None:
+        text = "x" * (MAX_COPIED - 2)  # and two quotes
+        copying = [op("copy", "/b", **{"from": "/a"})]
+        assert apply_patch(orjson.dumps({"a": text}), copying) == orjson.dumps({"a": text, "b": text})
+        assert apply_patch(orjson.dumps({"a": text + "x"}), copying) is None
+
+    def test_doubling_stops_early(self) -> None:
+        """Forty operations would make a terabyte of one byte."""
+        assert apply_patch(b'{"a":[1]}', [op("copy", "/a/-", **{"from": "/a"})] * 40) is None
+
+    @pytest.mark.parametrize("depth", [300, 1_000, 100_000])
+    def test_deep_bodies(self, depth: int) -> None:
+        body = b'{"a":' * depth + b"1" + b"}" * depth
+        for ops in ([], [op("copy", "/b", **{"from": "/a"})], [op("test", "/a", value={})]):
+            assert apply_patch(body, ops) is None
+
+    def test_deep_by_patching(self) -> None:
+        value: Any = {}
+        for _ in range(90):
+            value = {"a": value}
+        ops = [op("add", "/a" * (91 * i), value=value) for i in range(11)]
+        for last in ([], [op("copy", "/b", **{"from": ""})], [op("test", "", value=1)]):
+            assert apply_patch(b"{}", [*ops, *last]) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "0", ""]), inner),
+    max_leaves=6,
+)
+POINTER = st.lists(st.sampled_from(["a", "b", "0", "1", "-", "", "~0", "~"]), max_size=3).map(
+    lambda parts: "".join("/" + p for p in parts)
+)
+OP = st.fixed_dictionaries(
+    {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test"]), "path": POINTER},
+    optional={"value": JSON, "from": POINTER},
+)
+
+
+class TestFuzz:
+    """Nothing may escape."""
+
+    @given(JSON, st.lists(OP | JSON, max_size=5))
+    def test_any(self, document: Any, ops: list[Any]) -> None:
+        try:
+            body = orjson.dumps(document)
+        except TypeError:  # an integer JSON cannot carry
+            body = b"[]"
+        result = apply_patch(body, ops)
+        if result is not None:
+            assert isinstance(orjson.loads(result), dict | list)
+
+    @given(st.binary(max_size=30))
+    def test_any_body(self, body: bytes) -> None:
+        apply_patch(body, [op("add", "/a", value=1)])

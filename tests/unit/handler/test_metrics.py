@@ -1,0 +1,162 @@
+"""Metrics and health, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gripproxy import pipe
+from gripproxy.grip.item import Item, StreamFormat
+from gripproxy.grip.stats import FIGURES, LATENCIES
+from handler.api import ApiRequest
+from handler.exchange import Exchange
+from handler.metrics import Metrics
+
+
+class Worker:
+    def send(self, message: pipe.Message) -> None:
+        pass
+
+
+class House:
+    def __init__(self, prefix: str = "pp_") -> None:
+        self.exchange = Exchange(update=False)
+        self.worker = Worker()
+        self.exchange.joined(self.worker, [], 0)
+        self.why = ""
+        self.links: list[tuple[str, int, Mapping[str, int]]] = []
+        self.metrics = Metrics(self.exchange, self, self, prefix, lambda: 0.25, restarts=2)
+
+    def unready(self) -> str:
+        return self.why
+
+    def workers(self) -> Iterator[tuple[str, int, Mapping[str, int]]]:
+        yield from self.links
+
+    def ask(self, target: bytes, method: bytes = b"GET") -> tuple[bytes, bytes]:
+        """Status line and body."""
+        assert self.metrics.admits(target, [])
+        head, _, body = self.metrics.respond(ApiRequest(method, target)).partition(b"\r\n\r\n")
+        return head.split(b"\r\n")[0], body
+
+    def samples(self) -> dict[str, float]:
+        """Values by name and labels, as a scraper reads them."""
+        found = {}
+        for family in text_string_to_metric_families(self.metrics.text().decode()):
+            for sample in family.samples:
+                labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+                found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+        return found
+
+    def told(self, deltas: dict[str, int], gauges: dict[str, int] | None = None) -> None:
+        self.exchange.told(self.worker, (pipe.STATS, deltas, gauges or {}), 0)
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def test_pushpins_own_have_exactly_its_names(house: House) -> None:
+    values = [11 if name == "requests-received" else 5 if name == "minutes" else 0 for name in FIGURES]
+    house.exchange.told(house.worker, (pipe.FIGURES, b"", 3, 4, *values), 0)
+    house.exchange.accept(Item(b"ch", stream=StreamFormat(content=b"x")), 0)
+    assert house.ask(b"/any?path")[1].startswith(
+        b"# HELP pp_request_received Number of requests received\n"
+        b"# TYPE pp_request_received counter\n"
+        b"pp_request_received 11\n"
+        b"# HELP pp_connection_connected Number of concurrent connections\n"
+        b"# TYPE pp_connection_connected gauge\n"
+        b"pp_connection_connected 3\n"
+        b"# HELP pp_connection_minute Number of minutes clients have been connected\n"
+        b"# TYPE pp_connection_minute counter\n"
+        b"pp_connection_minute 5\n"
+        b"# HELP pp_message_received Number of messages received by the publish API\n"
+        b"# TYPE pp_message_received counter\n"
+        b"pp_message_received 1\n"
+        b"# HELP pp_message_sent Number of messages sent to clients\n"
+        b"# TYPE pp_message_sent counter\n"
+        b"pp_message_sent 0\n"
+    )
+
+
+def test_what_workers_tell(house: House) -> None:
+    house.told(
+        {
+            "opened-http": 9,
+            "closed-http": 4,
+            "opened-websocket": 2,
+            "held-stream": 7,
+            "deliveries": 100,
+            "dropped-filter": 3,
+            "gaps": 1,
+            "recoveries": 2,
+            "link-requests": 1,
+            "slow-clients": 6,
+        },
+        {"held-stream": 5},
+    )
+    samples = house.samples()
+    assert samples["pp_connections_opened_total{kind=http}"] == 9
+    assert samples["pp_connections_closed_total{kind=http}"] == 4
+    assert samples["pp_connections_opened_total{kind=websocket}"] == 2
+    assert samples["pp_holds_total{mode=stream}"] == 7
+    assert samples["pp_held{mode=stream}"] == 5
+    assert samples["pp_held{mode=response}"] == 0
+    assert samples["pp_deliveries_total"] == 100
+    assert samples["pp_drops_total{reason=filter}"] == 3
+    assert samples["pp_drops_total{reason=duplicate}"] == 0
+    assert samples["pp_gaps_total"] == 1
+    assert samples["pp_recoveries_total"] == 2
+    assert samples["pp_recovery_requests_total{kind=link}"] == 1
+    assert samples["pp_slow_clients_total"] == 6
+
+
+def test_intake_by_way(house: House) -> None:
+    house.exchange.counters.pull = 3
+    house.exchange.counters.http = 4
+    samples = house.samples()
+    assert samples["pp_items_received_total{way=pull}"] == 3
+    assert samples["pp_items_received_total{way=http}"] == 4
+    assert samples["pp_items_received_total{way=sub}"] == 0
+
+
+def test_latencies_are_a_histogram(house: House) -> None:
+    house.told({"backend-latency-0": 2, f"backend-latency-{len(LATENCIES)}": 1, "backend-ms": 61_500})
+    samples = house.samples()
+    assert samples["pp_backend_response_seconds_bucket{le=0.001}"] == 2
+    assert samples["pp_backend_response_seconds_bucket{le=60.0}"] == 2
+    assert samples["pp_backend_response_seconds_bucket{le=+Inf}"] == 3
+    assert samples["pp_backend_response_seconds_count"] == 3
+    assert samples["pp_backend_response_seconds_sum"] == 61.5
+
+
+def test_processes(house: House) -> None:
+    house.links = [("1", 3, {"lag": 20, "restarts": 1}), ("1", 1, {"lag": 40}), ("2", 0, {"queue": 7})]
+    samples = house.samples()
+    assert samples["pp_event_loop_lag_seconds{process=handler}"] == 0.25
+    assert samples["pp_event_loop_lag_seconds{process=worker 1}"] == 0.04
+    assert samples["pp_process_restarts_total{process=handler}"] == 2
+    assert samples["pp_process_restarts_total{process=worker 1}"] == 1
+    assert samples["pp_process_restarts_total{process=worker 2}"] == 0
+    assert samples["pp_pipe_queue_length{to=worker,worker=1}"] == 3
+    assert samples["pp_pipe_queue_length{to=handler,worker=2}"] == 7
+
+
+def test_without_a_prefix() -> None:
+    assert b"\nrequest_received 0\n" in House("").metrics.text()
+
+
+def test_health(house: House) -> None:
+    assert house.ask(b"/healthz") == (b"HTTP/1.1 200 OK", b"ok\n")
+    assert house.ask(b"/readyz?verbose") == (b"HTTP/1.1 200 OK", b"ready\n")
+    house.why = "0 of 2 workers have joined"
+    assert house.ask(b"/readyz") == (b"HTTP/1.1 503 Service Unavailable", b"0 of 2 workers have joined\n")
+    assert house.ask(b"/healthz")[0] == b"HTTP/1.1 200 OK"
+
+
+def test_head_and_other_methods(house: House) -> None:
+    assert house.ask(b"/", b"HEAD") == (b"HTTP/1.1 200 OK", b"")
+    assert house.ask(b"/", b"POST") == (b"HTTP/1.1 405 Method Not Allowed", b"Method not allowed: POST.\n")

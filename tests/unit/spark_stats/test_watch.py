@@ -1,0 +1,93 @@
+"""What never arrived: found where the events tell, and nothing else is found."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from spark_stats.event import parse
+from spark_stats.journal import Frame
+from spark_stats.watch import MAX_WATCHED, Finding, Watch
+from tests.unit.spark_stats.doubles import SECOND, json, tnet
+
+
+def see(watch: Watch, message: bytes, at: float = 0.0) -> list[Finding]:
+    watch.see(*parse(message), Frame("tcp://there", 0, int(at * SECOND), 0, []))
+    return watch.take()
+
+
+def report(watch: Watch, at: float, **fields: Any) -> list[Finding]:
+    fields = {"from_": "a", "connections": 1, "duration": 10_000} | fields
+    return see(watch, tnet("report", **fields), at)
+
+
+def test_reports_in_time_are_no_finding() -> None:
+    watch = Watch()
+    chance = random.Random(3)
+    for i in range(5000):
+        # Cut to whole ms, and up to two seconds late.
+        assert report(watch, 10.0009 * i + 2 * chance.random()) == []
+
+
+def test_a_missing_report_is_found_when_the_next_one_confirms_it() -> None:
+    watch = Watch()
+    assert report(watch, 0) == report(watch, 10) == []
+    assert report(watch, 40) == []  # those of 20 and 30 may still be under way
+    assert report(watch, 50) == [Finding("missed-reports", 2, "a", None, "tcp://there")]
+    assert report(watch, 60) == report(watch, 70) == []
+
+
+def test_late_reports_are_not_missing() -> None:
+    watch = Watch()
+    assert report(watch, 0) == report(watch, 10) == []
+    assert report(watch, 41) == report(watch, 41) == report(watch, 41) == report(watch, 50) == []
+    # The first of all was late.
+    watch = Watch()
+    assert [report(watch, at) for at in (25, 25, 30, 40, 50, 60)] == [[]] * 6
+
+
+def test_silence_without_connections_is_nothing() -> None:
+    watch = Watch()
+    assert report(watch, 0) == report(watch, 10) == report(watch, 20, connections=0) == []
+    assert report(watch, 900) == report(watch, 910) == []
+
+
+def test_routes_and_instances_are_apart() -> None:
+    watch = Watch()
+    for at in range(0, 60, 10):
+        assert report(watch, at) == []
+        if at in (0, 30, 40):
+            found = report(watch, at, route="r")
+            assert found == ([Finding("missed-reports", 2, "a", "r", "tcp://there")] if at == 40 else [])
+
+
+def test_an_instance_that_counts_its_events_gives_every_loss_away() -> None:
+    watch = Watch()
+    activity = tnet("activity", from_="a", count=1)
+    total = 1000
+    assert report(watch, 0, events_sent=total) == []
+    for _ in range(20):
+        see(watch, activity)
+    see(watch, json("activity", **{"from": "b"}))
+    assert report(watch, 10, events_sent=total + 21) == []
+    for _ in range(20):
+        see(watch, activity)
+    assert report(watch, 20, events_sent=total + 50) == [Finding("missed-events", 8, "a", None, "tcp://there")]
+    assert report(watch, 30, events_sent=total + 51) == []
+    # Begun again under the same name; and the reports of routes do not tell.
+    assert report(watch, 40, events_sent=3) == report(watch, 40, route="r", events_sent=900) == []
+    assert report(watch, 50, events_sent=5) == []
+
+
+def test_fields_of_any_type_do_no_harm() -> None:
+    watch = Watch()
+    for value in (None, True, 1.5, [1], {b"x": 1}, "text", b"bytes", -1, 0, 1 << 80):
+        for name in ("from_", "route", "duration", "events_sent", "connections"):
+            assert report(watch, 0, **{name: value}) == []
+
+
+def test_the_number_watched_is_bounded() -> None:
+    watch = Watch()
+    for number in range(MAX_WATCHED + 10):
+        report(watch, 0, from_=f"n{number}")
+    assert len(watch._sent) == len(watch._reports) == MAX_WATCHED

@@ -1,0 +1,245 @@
+"""gripproxy.check: what each route does, in words, and what deserves a look."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import pathlib
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from gripproxy.check import check, describe
+from gripproxy.config import ConfigError, load_config
+from gripproxy.routes import parse_routes
+
+
+class Setup:
+    """A config file and its routes in a directory."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory = directory
+
+    def check(
+        self, conf: str = "[runner]\nhttp_port=1", routes: str = "* test", verbose: bool = False
+    ) -> tuple[int, list[str]]:
+        """Return the exit status and the printed lines, the directory's name taken out."""
+        (self.directory / "g.conf").write_text(f"[global]\nrundir=/r\n{conf}\n")
+        (self.directory / "routes").write_text(routes)
+        out = io.StringIO()
+        status = check(load_config(str(self.directory / "g.conf")), out, verbose=verbose)
+        return status, out.getvalue().replace(f"{self.directory}/", "").splitlines()
+
+    def warnings(self, conf: str = "[runner]\nhttp_port=1", routes: str = "* test") -> list[str]:
+        status, lines = self.check(conf, routes)
+        found = [line.removeprefix("warning: ") for line in lines if line.startswith("warning: ")]
+        assert status == (1 if found else 0)
+        return found
+
+    def certificate(self, name: str) -> None:
+        """Make ``name.crt`` and ``name.key``."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+        start = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+        builder = x509.CertificateBuilder(subject, subject, key.public_key(), 1, start, start.replace(year=2124))
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        encoding = serialization.Encoding.PEM
+        path.with_suffix(".crt").write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(encoding))
+        path.with_suffix(".key").write_bytes(
+            key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        )
+
+
+@pytest.fixture
+def setup(tmp_path: pathlib.Path) -> Setup:
+    return Setup(tmp_path)
+
+
+class TestDescribe:
+    @pytest.mark.parametrize(
+        ("line", "text"),
+        [
+            ("* test", "requests for any other host -> the test handler"),
+            ("a.b c:80", "requests for a.b -> http://c:80"),
+            (
+                "*,proto=ws,ssl=yes,path_beg=/x [::1]:1,ssl b:2",
+                "WebSockets for any other host under /x over TLS -> https://[::1]:1, then http://b:2",
+            ),
+            ("*,proto=http,ssl=no test", "HTTP requests for any other host without TLS -> the test handler"),
+            (",id=x test", "requests that ask for route 'x' -> the test handler"),
+            (
+                "*,id=x,as_host=h,path_beg=/a,replace_beg=/b,prefix=p-,sig_iss=me,sig_key=secret,header=A:b,header=C:,"
+                "orig_headers,aco,no_grip,debug,log_level=1 test",
+                "requests for any other host under /a -> the test handler; id x; Host becomes h; "
+                "path /a/x becomes /b/x; channels begin with p-; signed as me with a key of its own; header A: b; "
+                "header C removed; original headers copied; automatic CORS; "
+                "plain proxying, no GRIP; debug responses; log level 1",
+            ),
+            ("*,path_rem=5 test", "requests for any other host -> the test handler; path /path/x becomes /x"),
+            (
+                "* h:1,ssl,insecure,client_cert=/c,host=o,over_http,one_event,untrusted,sub=s",
+                "requests for any other host -> https://h:1 (certificate not verified, client certificate /c, Host: o, "
+                "WebSockets over HTTP, one event per request, access policy applies, subscribes to s)",
+            ),
+            (
+                "* h:1,ssl,trust_connect_host",
+                "requests for any other host -> https://h:1 (certificate for h)",
+            ),
+        ],
+    )
+    def test_line(self, line: str, text: str) -> None:
+        (route,) = parse_routes(line, "r")[0].routes
+        assert describe(route) == text
+
+    def test_keys_are_not_shown(self) -> None:
+        (route,) = parse_routes("*,sig_key=secret test", "r")[0].routes
+        assert "secret" not in describe(route)
+
+
+class TestCheck:
+    def test_good(self, setup: Setup) -> None:
+        status, lines = setup.check(
+            "[runner]\nhttp_port=80\nlocal_ports=/s\nzurl_bin=z\n[proxy]\nworkers=3\n[handler]\npush_in_http_port=5561\n"
+            "push_in_http_addr=::1\npush_in_spec=tcp://127.0.0.1:5560\npush_in_sub_specs=ipc://s\n"
+            "command_spec=tcp://*:5563\nstats_spec=ipc://t\ncontrol_key=x",
+            "a test\n* b:1\n",
+        )
+        assert status == 0
+        assert lines == [
+            "config: g.conf",
+            "  clients: http port 80",
+            "  clients: unix socket /s",
+            "  publishers: http://[::1]:5561 with a key",
+            "  publishers: ZeroMQ PULL tcp://127.0.0.1:5560",
+            "  publishers: ZeroMQ SUB on ipc://s",
+            "  commands: ZeroMQ REP tcp://*:5563",
+            "  stats: ZeroMQ PUB ipc://t",
+            "  processes: 1 handler, 3 worker",
+            "routes: routes",
+            "  1: requests for a -> the test handler",
+            "  2: requests for any other host -> http://b:1",
+            "1 key of Pushpin means nothing here: zurl_bin",
+            "ok",
+        ]
+
+    def test_built_in(self) -> None:
+        out = io.StringIO()
+        assert check(load_config(None), out) == 0
+        assert "config: none, built-in values\n" in out.getvalue()
+        assert "routes: none, built-in test route\n" in out.getvalue()
+
+    def test_shipped(self) -> None:
+        out = io.StringIO()
+        assert check(load_config(str(pathlib.Path(__file__).parents[2] / "conf" / "gripproxy.conf")), out) == 0
+
+    def test_prints_to_standard_output(self, capsys: pytest.CaptureFixture[str]) -> None:
+        check(load_config(None, routes=["* test"]))
+        assert "routes: --route\n" in capsys.readouterr().out
+
+    def test_unknown_key(self, setup: Setup) -> None:
+        assert setup.warnings("[runner]\nhttp_port=1\n[proxy]\nworker=1") == [
+            "g.conf:6: unknown key 'worker' in [proxy] (did you mean 'workers'?)"
+        ]
+
+    def test_keys_of_pushpin(self, setup: Setup) -> None:
+        conf = "[runner]\nhttp_port=1\nzurl_bin=zurl\n[proxy]\nupdates_check=report"
+        status, lines = self.check_keys(setup, conf)
+        assert status == 0
+        assert lines == ["2 keys of Pushpin mean nothing here: zurl_bin, updates_check", "ok"]
+        assert self.check_keys(setup, conf, verbose=True)[1] == [
+            lines[0],
+            "  g.conf:5: zurl_bin in [runner]: no other program is started",
+            "  g.conf:7: updates_check in [proxy]: nothing is reported to anybody",
+            "ok",
+        ]
+        one = "[runner]\nhttp_port=1\nzurl_bin=zurl"
+        assert self.check_keys(setup, one)[1][0] == "1 key of Pushpin means nothing here: zurl_bin"
+
+    def check_keys(self, setup: Setup, conf: str, verbose: bool = False) -> tuple[int, list[str]]:
+        """What is printed behind the routes."""
+        status, lines = setup.check(conf, verbose=verbose)
+        return status, lines[lines.index("  1: requests for any other host -> the test handler") + 1 :]
+
+    def test_number_of_warnings_is_the_last_line(self, setup: Setup) -> None:
+        assert setup.check(routes="* test\nx")[1][-1] == "1 warning"
+        assert setup.check(routes="* test\nx\ny")[1][-1] == "2 warnings"
+
+    def test_lines_with_an_error(self, setup: Setup) -> None:
+        assert setup.warnings(routes="* test\n*,path_beg=/x,debug=no a:1\nb c\n") == [
+            "routes:2: 'debug' is a flag: '=no' is ignored, it is on",
+            "routes:3: target must be 'host:port' or 'test', not 'c' (line skipped)",
+        ]
+
+    def test_no_routes(self, setup: Setup) -> None:
+        assert setup.warnings(routes="") == ["there is no usable route: every request will be answered with an error"]
+
+    def test_no_routes_file(self, setup: Setup) -> None:
+        setup.check()
+        (setup.directory / "routes").unlink()
+        with pytest.raises(ConfigError, match="routes file cannot be read"):
+            check(load_config(str(setup.directory / "g.conf")), io.StringIO())
+
+    def test_no_way_in(self, setup: Setup) -> None:
+        assert setup.warnings("") == ["no http_port, https_ports or local_ports: clients have no way in"]
+
+    def test_open_control_port(self, setup: Setup) -> None:
+        conf = "[runner]\nhttp_port=1\n[handler]\npush_in_http_port=5561\npush_in_http_addr="
+        for address in ("0.0.0.0", "10.0.0.1", "example.com"):
+            assert setup.warnings(conf + address) == [
+                f"push_in_http_addr={address} is open to everybody: set control_key"
+            ]
+        for address in ("127.0.0.1", "::1", "localhost", "0.0.0.0\ncontrol_key=x"):
+            assert setup.warnings(conf + address) == []
+
+    @pytest.mark.parametrize(
+        ("one", "other", "message"),
+        [
+            ("[runner]\nhttp_port=80", "https_ports=80", "http_port and https_ports both want port 80"),
+            ("[runner]\nhttp_port=1.1.1.1:80,80", "", "http_port and http_port both want port 80"),
+            ("[runner]\nhttp_port=5561", "[handler]\npush_in_http_port=5561", "http_port and push_in_http_port"),
+            (
+                "[runner]\nhttp_port=1",
+                "[handler]\npush_in_spec=tcp://a:2\ncommand_spec=tcp://a:2",
+                "push_in_spec and c",
+            ),
+            ("[runner]\nhttp_port=1", "[handler]\nstats_spec=tcp://*:1", "http_port and stats_spec"),
+        ],
+    )
+    def test_port_wanted_twice(self, setup: Setup, one: str, other: str, message: str) -> None:
+        assert any(message in warning for warning in setup.warnings(f"{one}\n{other}"))
+
+    def test_different_addresses_share_a_port(self, setup: Setup) -> None:
+        assert setup.warnings("[runner]\nhttp_port=1.1.1.1:80,[::1]:80") == []
+        sub = "[runner]\nhttp_port=1\n[handler]\npush_in_sub_connect=true\npush_in_sub_specs=tcp://a:1,tcp://b:1"
+        assert setup.warnings(sub) == []
+
+    def test_certificates_of_clients(self, setup: Setup) -> None:
+        assert "https port 443" in setup.warnings("[runner]\nhttps_ports=443")[0]
+        setup.certificate("runner/certs/default_443")
+        assert setup.warnings("[runner]\nhttps_ports=443,1.1.1.1:443") == [
+            "https_ports and https_ports both want port 443"
+        ]
+        assert setup.warnings("[runner]\nhttps_ports=443") == []
+
+    def test_certificate_of_the_control_port(self, setup: Setup) -> None:
+        conf = "[runner]\nhttp_port=1\n[handler]\ncontrol_tls_cert=c.crt\ncontrol_tls_key=c.key\npush_in_http_port=5"
+        assert setup.warnings(conf) == ["control_tls_cert: c.crt with c.key cannot be used: No such file or directory"]
+        setup.certificate("c")
+        assert setup.warnings(conf) == []
+        assert "  publishers: https://127.0.0.1:5 without a key" in setup.check(conf)[1]
+
+    def test_certificates_of_targets(self, setup: Setup) -> None:
+        routes = "* a:1,ssl,client_cert=c.crt,client_key=c.key"
+        assert setup.warnings(routes=routes) == [
+            "routes:1: client_cert: c.crt with c.key cannot be used: No such file or directory"
+        ]
+        setup.certificate("c")
+        assert setup.warnings(routes=routes) == []
+        (setup.directory / "c.key").write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\nx\n")
+        assert "cannot be used" in setup.warnings(routes=routes)[0]
+
+    def test_one_event_alone(self, setup: Setup) -> None:
+        assert setup.warnings(routes="* a:1,one_event") == ["routes:1: one_event does nothing without over_http"]

@@ -1,0 +1,155 @@
+"""Lines and counters of a worker: what is said, how often, and at which level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from gripproxy.edge.client import ClientConnection
+from gripproxy.log import DEBUG, INFO, WARNING, Log, log
+from gripproxy.worker import Worker
+from tests.unit.edge.doubles import Browser, House
+from tests.unit.edge.sockets import HANDSHAKE, switching
+
+
+class Lines:
+    """What was logged, as (level, text)."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[int, str]] = []
+
+    def method(self, level: int) -> Callable[..., None]:
+        """A stand-in for a method of the log."""
+
+        def note(log: Log, fmt: str, *args: object) -> None:
+            if level <= log.level:
+                texts = tuple([arg.decode() if isinstance(arg, bytes) else arg for arg in args])
+                self.lines.append((level, fmt % texts if texts else fmt))
+
+        return note
+
+    def take(self) -> list[tuple[int, str]]:
+        lines, self.lines = self.lines, []
+        return lines
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> Lines:
+    lines = Lines()
+    for name, level in (("warning", WARNING), ("info", INFO), ("debug", DEBUG)):
+        monkeypatch.setattr(Log, name, lines.method(level))
+    monkeypatch.setattr(log, "level", INFO)
+    return lines
+
+
+@pytest.fixture
+def house(lines: Lines) -> House:
+    house = House()
+    lines.take()
+    return house
+
+
+def request(house: House, head: bytes = b"GET /x HTTP/1.1\r\nHost: h\r\n", answer: bytes = b"") -> Browser:
+    browser = house.browser().says(head + b"\r\n")
+    house.pool.connect().says(b"HTTP/1.1 200 OK\r\n%bContent-Length: 2\r\n\r\nhi" % answer)
+    return browser
+
+
+class TestRequests:
+    def test_one_line_each(self, lines: Lines, house: House) -> None:
+        browser = house.browser().says(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        house.loop.now += 0.25
+        house.pool.connect().says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+        browser.take()
+        [(level, text)] = lines.take()
+        assert level == INFO
+        assert text.startswith("GET http://h/x -> ")
+        assert " 200 2 bytes 250 ms" in text
+
+    def test_with_address_and_agent_if_wanted(self, lines: Lines) -> None:
+        house = House(log_from=True, log_user_agent=True)
+        lines.take()
+        request(house, b"GET /x HTTP/1.1\r\nHost: h\r\nUser-Agent: me\xff'\r\n")
+        [(_, text)] = lines.take()
+        assert text.endswith(""" from=192.0.2.1:4000 agent="me\xff'\"""")
+
+    def test_a_client_that_leaves(self, lines: Lines, house: House) -> None:
+        house.browser().says(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n").transport.lose()
+        [(_, text)] = lines.take()
+        assert "client left" in text
+
+
+class TestHolds:
+    HOLD = b"Grip-Hold: stream\r\nGrip-Channel: a, b\r\n"
+
+    def test_one_line_for_the_beginning_and_one_for_the_end(
+        self, lines: Lines, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(log, "level", DEBUG)
+        browser = request(house, answer=self.HOLD)
+        [serial] = house.worker.held
+        name = house.worker.connection_id(serial).decode()
+        assert (INFO, f"GET /x: hold stream on a, b for 192.0.2.1:4000 as {name}") in lines.take()
+        browser.transport.lose()
+        assert (DEBUG, f"{name} left") in lines.take()
+
+    def test_none_if_nobody_reads_them(self, lines: Lines, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(log, "level", WARNING)
+        request(house, answer=self.HOLD).transport.lose()
+        assert lines.take() == []
+
+
+class TestWebSockets:
+    def test_opened_broken_and_dropped(self, lines: Lines, house: House) -> None:
+        browser = house.browser().says(HANDSHAKE)
+        backend = house.pool.connect()
+        backend.says(switching(backend.take()))
+        [(level, text)] = lines.take()
+        assert level == INFO
+        assert text.startswith("WebSocket example/path -> ")
+        assert " open as " in text
+        browser.transport.protocol.data_received(b"\x81\x00")
+        [(level, text)] = lines.take()
+        assert level == INFO
+        assert text.startswith("WebSocket client 192.0.2.1:4000: ")
+        assert house.worker.bad == 1
+
+
+class TestCounters:
+    @pytest.fixture
+    def worker(self, house: House) -> Worker:
+        return house.worker
+
+    @pytest.fixture
+    def client(self, house: House) -> ClientConnection:
+        return house.browser().connection
+
+    def test_slow_clients(self, lines: Lines, worker: Worker, client: ClientConnection) -> None:
+        worker.slow_client(client, "10 bytes wait")
+        assert worker.slow == 1
+        assert lines.take() == [(WARNING, "slow client 192.0.2.1:4000 cut off: 10 bytes wait")]
+
+    def test_bad_clients(self, lines: Lines, worker: Worker, client: ClientConnection) -> None:
+        worker.bad_client(client, "a bad head")
+        assert worker.bad == 1
+        assert lines.take() == [(INFO, "client 192.0.2.1:4000: a bad head")]
+
+    def test_refused_clients_are_one_line_a_second(self, lines: Lines, house: House) -> None:
+        client = house.browser().connection
+        for _ in range(3):
+            house.worker.refused(client, "too many", "client_maxconn")
+        house.pass_time(1.1)
+        house.worker.refused(client, "too many", "client_maxconn")
+        assert house.worker.turned_away == 4
+        start = "client 192.0.2.1:4000 refused: too many (client_maxconn; "
+        assert [text for _, text in lines.take()] == [f"{start}{n} refused so far)" for n in (1, 4)]
+
+    def test_dropped_deliveries_are_one_line(self, lines: Lines, worker: Worker) -> None:
+        worker.deliveries_dropped(2)
+        worker.deliveries_dropped(3)
+        assert worker.dropped == 5
+        assert lines.take() == [(WARNING, "deliveries dropped: more than message_hwm wait")]
+
+    def test_ids_are_of_this_worker_and_this_start(self, worker: Worker) -> None:
+        assert worker.connection_id(255) == b"gripproxy:1-%x-ff" % (worker.epoch // 1_000_000)

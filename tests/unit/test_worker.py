@@ -1,0 +1,274 @@
+"""The worker: routes, keys, commands of the handler, counters, limits. Its sockets and its loop are memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gripproxy import pipe
+from gripproxy.config import ConfigError
+from gripproxy.grip.frames import TEXT
+from gripproxy.grip.item import Item, StreamFormat
+from gripproxy.log import log
+from gripproxy.worker import Worker
+from tests.unit.edge.doubles import Browser, House, Loop, Parsed, config
+from tests.unit.edge.sockets import Talk
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "level", -1)
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def hold(house: House, mode: bytes = b"response", channel: bytes = b"ch") -> Browser:
+    browser = house.browser().says(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    backend = house.pool.connect() if house.pool.wanted else house.pool.opened[-1]
+    head = b"HTTP/1.1 200 OK\r\nGrip-Hold: %b\r\nGrip-Channel: %b\r\nContent-Length: 0\r\n\r\n"
+    backend.says(head % (mode, channel))
+    house.confirm()
+    backend.take()
+    browser.take()
+    return browser
+
+
+def answer(house: House, name: str, **args: object) -> object:
+    """What the worker answers to a command."""
+    house.pipe.take()
+    house.hears((pipe.COMMAND, 7, name, args))
+    ((kind, number, value),) = house.pipe.take()
+    assert (kind, number) == (pipe.ANSWER, 7)
+    return value
+
+
+class TestCommands:
+    def test_update_asks_again_for_the_channels_polls(self, house: House) -> None:
+        hold(house, channel=b"a")
+        hold(house, channel=b"b")
+        answer(house, "update", channel=b"a")
+        answer(house, "update", channel=b"unknown")
+        assert len(house.worker.updates) == 1
+        house.pass_time(0.15)
+        assert len(house.worker.updates) == 0
+        assert len(house.worker.held) == 1
+
+    def test_recover_after_a_time_without_a_handler_asks_for_those_with_ids(self, house: House) -> None:
+        plain, named = hold(house, channel=b"a"), hold(house, channel=b"b; prev-id=5")
+        house.hears((pipe.COMMAND, 0, "recover", {"missed": True}))
+        house.pass_time(0.2)
+        (backend,) = [backend for backend in house.pool.opened if backend.transport.out]
+        assert b"\r\nGrip-Last: b; last-id=5\r\n" in backend.take()
+        assert (plain.take(), named.take()) == (b"", b"")
+
+    def test_a_request_that_was_under_way_when_all_recovered_is_repeated_once(self, house: House) -> None:
+        head = b"HTTP/1.1 200 OK\r\nGrip-Hold: response\r\nGrip-Channel: ch; prev-id=5\r\nContent-Length: 0\r\n\r\n"
+        house.browser().says(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        backend = house.pool.connect()
+        backend.take()
+        house.hears((pipe.COMMAND, 0, "recover", {"missed": True}))
+        backend.says(head)
+        house.confirm()
+        house.pass_time(0.2)
+        assert b"\r\nGrip-Last: ch; last-id=5\r\n" in backend.take()
+        backend.says(head)
+        house.confirm()
+        house.pass_time(1)
+        assert backend.take() == b""
+
+    def test_recover_asks_again_for_all(self, house: House) -> None:
+        for mode in (b"response", b"response", b"stream"):
+            hold(house, mode)
+        answer(house, "recover")
+        assert len(house.worker.updates) == 3
+
+    @pytest.mark.parametrize("reason", ["recover", "update", "lost"])
+    def test_a_reliable_websocket_asks_too(self, reason: str) -> None:
+        talk = Talk(over_http=True)
+        talk.says(TEXT, b"hello")
+        talk.backend.take()
+        subscribe = b'c:{"type":"subscribe","channel":"ch","prev-id":"5"}'
+        talk.answers(b"TEXT %x\r\n%b\r\n" % (len(subscribe), subscribe))
+        talk.house.confirm()
+        if reason == "lost":
+            talk.house.hears((pipe.LOST,))
+        else:
+            answer(talk.house, reason, channel=b"ch")
+        talk.house.pass_time(0.2)
+        assert b"\r\nGrip-Last: ch; last-id=5\r\n" in talk.backend.take()
+
+    def test_conncheck_knows_who_is_still_there(self, house: House) -> None:
+        hold(house)
+        gone = hold(house)
+        first, second = (house.worker.connection_id(serial) for serial in house.worker.held)
+        gone.transport.lose()
+        odd = first + b" ", first.replace(b"-", b"-0"), b"other:1-1-1", b"", house.worker.connection_id(0)
+        assert answer(house, "conncheck", ids=[first, second, *odd]) == [first]
+
+    def test_refresh_of_what_is_not_here(self, house: House) -> None:
+        assert answer(house, "refresh", cid=b"x") is False
+        assert answer(house, "refresh", channel=b"x") is False
+
+    def test_lost_items_are_repaired_where_that_is_possible(self, house: House) -> None:
+        hold(house, channel=b"ch; prev-id=1")
+        hold(house)
+        house.hears((pipe.LOST,))
+        assert len(house.worker.updates) == 1
+        assert len(house.worker.held) == 2
+
+
+class TestItems:
+    def test_what_arrives_together_is_written_together(self, house: House) -> None:
+        browser = hold(house, b"stream")
+        house.publish(*(Item(b"ch", stream=StreamFormat("send", text)) for text in (b"a", b"b")))
+        assert browser.transport.out == [b"1\r\na\r\n1\r\nb\r\n"]
+
+    def test_the_intake_can_be_paused(self, house: House) -> None:
+        house.worker._pause_intake(True)
+        assert not house.pipe.reading
+        house.worker._pause_intake(False)
+        assert house.pipe.reading
+
+    def test_deliveries_at_a_limited_rate(self) -> None:
+        house = House(message_rate=40)
+        browser = hold(house, b"stream")
+        house.publish(*(Item(b"ch", stream=StreamFormat("send", b"%d" % n)) for n in range(3)))
+        sizes = []
+        for _ in range(4):
+            house.pass_time(0.026)
+            sizes.append(len(browser.transport.out))
+        assert sizes == [2, 3, 3, 3]
+
+
+class TestCounters:
+    def test_only_what_changed_is_told(self, house: House) -> None:
+        browser = hold(house, b"stream")
+        house.publish(Item(b"ch", stream=StreamFormat("send", b"a")))
+        house.pipe.take()
+        house.pass_time(1)
+        told = [message[1] for message in house.pipe.take() if message[0] == pipe.STATS]
+        assert [t["deliveries"] for t in told] == [1]
+        browser.says(b"")
+        house.pass_time(5)
+        assert [message for message in house.pipe.take() if message[0] == pipe.STATS] == []
+
+
+class TestLimits:
+    @pytest.mark.parametrize(("most", "workers", "each"), [(100, 1, 100), (100, 3, 34), (1, 4, 1)])
+    def test_connections_are_shared_between_the_workers(self, most: int, workers: int, each: int) -> None:
+        assert House(client_maxconn=most, workers=workers).worker.max_connections == each
+
+    def test_filter_requests_that_wait_are_bounded(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gripproxy.worker.ASKS_WAITING_MAX", 2)
+        browsers = []
+        for _ in range(6):
+            browser = house.browser().says(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            backend = house.pool.connect() if house.pool.wanted else house.pool.opened[-1]
+            backend.says(
+                b"HTTP/1.1 200 OK\r\nGrip-Hold: stream\r\nGrip-Channel: ch; filter=http-check\r\n"
+                b'Grip-Set-Meta: url="/check"\r\nContent-Length: 0\r\n\r\n'
+            )
+            house.confirm()
+            browser.take()
+            browsers.append(browser)
+        house.pool.idle.clear()
+        house.publish(Item(b"ch", stream=StreamFormat("send", b"x")))
+        house.pass_time(1)
+        assert len(house.pool.wanted) == 3
+        while house.pool.wanted:
+            house.pool.connect().says(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            house.pool.idle.clear()
+        assert [browser.take() for browser in browsers] == [b"1\r\nx\r\n"] * 3 + [b""] * 3
+
+
+class TestKeys:
+    def test_a_signer_is_made_once(self, house: House) -> None:
+        assert house.worker.signer("key", "a") is house.worker.signer("key", "a")
+        assert house.worker.signer("key", "a") is not house.worker.signer("key", "b")
+        assert house.worker.signer("", "a") is None
+
+    def test_a_route_has_its_own(self) -> None:
+        house = House("*,sig_key=k,sig_iss=i one:80")
+        (route,) = house.worker.routes.routes
+        forwarder = house.worker.forwarder(route, 0)
+        assert forwarder is house.worker.forwarder(route, 0)
+        assert b"Grip-Sig" in forwarder.grip_headers()
+
+
+class TestRoutes:
+    def worker(self, path: Path) -> Worker:
+        loop = Loop()
+        return Worker(config((), routesfile=str(path)), 2, loop)  # type: ignore[arg-type]
+
+    def targets(self, worker: Worker) -> list[str]:
+        return [str(target) for route in worker.routes.routes for target in route.targets]
+
+    def test_a_changed_file_is_read_again_a_second_after(self, tmp_path: Path) -> None:
+        path = tmp_path / "routes"
+        path.write_text("* one:1\n")
+        worker = self.worker(path)
+        worker.load_routes()
+        worker._watch_routes(1)
+        path.write_text("* two:2\nnonsense\n")
+        os.utime(path, (1, 1))
+        worker._watch_routes(2)
+        assert self.targets(worker) == ["one:1"]
+        path.write_text("* three:3\n")
+        os.utime(path, (2, 2))
+        worker._watch_routes(3)
+        assert self.targets(worker) == ["one:1"]
+        worker._watch_routes(4)
+        assert self.targets(worker) == ["three:3"]
+
+    def test_a_file_that_is_gone_keeps_the_routes(self, tmp_path: Path) -> None:
+        path = tmp_path / "routes"
+        path.write_text("* one:1\n")
+        worker = self.worker(path)
+        worker.load_routes()
+        path.unlink()
+        worker._watch_routes(1)
+        worker.hangup()
+        assert self.targets(worker) == ["one:1"]
+
+    def test_a_file_that_never_was_is_an_error(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError):
+            self.worker(tmp_path / "none").load_routes()
+
+    def test_a_held_request_keeps_its_route_by_id_over_a_reload(self) -> None:
+        house = House("*,id=r one:1")
+        browser = hold(house)
+        house.worker._routes_file.lines = ("*,id=other one:1", "never,id=r two:2")
+        house.worker.load_routes()
+        house.pool.idle.clear()
+        house.hears((pipe.COMMAND, 0, "recover", {}))
+        house.pass_time(0.2)
+        assert [str(target) for _, target in house.pool.wanted] == ["two:2"]
+        house.pool.connect().says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+        assert Parsed(browser.take()).body == b"hi"
+
+    def test_a_held_request_whose_route_is_gone(self) -> None:
+        house = House("*,id=r one:1")
+        browser = hold(house)
+        house.worker._routes_file.lines = ("*,id=other two:2",)
+        house.worker.load_routes()
+        house.hears((pipe.COMMAND, 0, "recover", {}))
+        house.pass_time(0.2)
+        assert Parsed(browser.take()).code == 502
+
+
+def test_connection_ids_are_of_this_worker_and_unique(house: House) -> None:
+    ids = {house.worker.connection_id(house.worker.next_serial()) for _ in range(10)}
+    assert len(ids) == 10
+    assert all(cid.startswith(b"gripproxy:1-") for cid in ids)
+
+
+def test_stopping_twice_is_once(house: House) -> None:
+    house.worker.stop()
+    house.worker.stop()
+    house.pass_time(0.1)
+    assert house.worker._stopped.done()

@@ -1,0 +1,56 @@
+"""Routes that change while the proxy runs (docs/grip.md §1.7)."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+from tests.wire.wirekit import Setup, Site, covers, hold
+
+Start = Callable[[Setup], Site]
+ROUTES = "* {backend}\nold.test {backend}\nprefixed.test,prefix=old- {backend}\n"
+FILE, SIGHUP, HELD = Setup(routes=ROUTES), Setup(routes=ROUTES), Setup(routes=ROUTES)
+
+
+def settled(site: Site, host: str, beginning: bytes) -> None:
+    """Ask until ten answers in a row begin like this: then every worker has the new table, which has no other sign."""
+    good = 0
+    deadline = time.monotonic() + 8
+    while good < 10:
+        good = good + 1 if site.get("/", f"Host: {host}").body.startswith(beginning) else 0
+        assert time.monotonic() < deadline, f"{host} never settled on {beginning!r}:\n{site.proxy.log[-2000:]}"
+
+
+@covers("1.7 file change", "1.1 bad line")
+def test_file_change(start: Start) -> None:
+    site = start(FILE)
+    assert site.get("/", "Host: new.test").body == b"backend\n"
+    site.proxy.write_routes("* {backend}\nbroken.test 127.0.0.1:0\nnew.test test\n")
+    site.proxy.wait_log(r"routes:2: \S+")
+    settled(site, "new.test", b"Hello from")
+    assert site.get("/", "Host: any.test").body == b"backend\n"
+
+
+@covers("1.7 sighup")
+def test_sighup(start: Start) -> None:
+    site = start(SIGHUP)
+    # In place, as an editor that keeps the file: nothing is watched for but the signal.
+    (site.proxy.directory / "routes").write_text(site.proxy.fill("* {backend}\nnew.test {dead}\n"))
+    site.proxy.signal(signal.SIGHUP)
+    settled(site, "new.test", b"Error while")
+    assert site.get("/", "Host: any.test").body == b"backend\n"
+
+
+@covers("1.7 existing keep")
+def test_held_connection_keeps_its_route(start: Start, case: str) -> None:
+    site = start(HELD)
+    site.backend.on(f"/{case}", hold("stream", case))
+    with site.connect() as client:
+        client.request("GET", f"/{case}", "Host: prefixed.test")
+        client.head()
+        site.proxy.write_routes("* {backend}\nprefixed.test {dead}\n")
+        site.proxy.signal(signal.SIGHUP)
+        settled(site, "prefixed.test", b"Error while")
+        site.publisher.stream(f"old-{case}", "still here")
+        assert client.data(1) == b"still here"

@@ -1,0 +1,179 @@
+"""WebSocket-over-HTTP: batches, large messages, windows (docs/grip.md §8.3)."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.wire.wirekit import Client, Script, Setup, Site, covers, expect
+from tests.wire.wirekit.events import event, events, offered, opened, over_http
+from tests.wire.wirekit.frames import BINARY, CONTINUATION, TEXT, closing, frame
+from tests.wire.wirekit.websocket import Socket, handshake
+
+SETUP = Setup(routes="* {backend},over_http\n*,path_beg=/one {backend},over_http,one_event\n")
+
+
+def pattern(size: int) -> bytes:
+    """Return so many bytes, in which a missing or doubled part shows."""
+    return b"".join(b"%07d," % n for n in range(size // 8 + 1))[:size]
+
+
+@covers("8.3 batching", "10 woh")
+def test_a_request_takes_messages_until_200000_bytes(site: Site, case: str) -> None:
+    go = threading.Event()
+    with over_http(site, f"/{case}", opened(), Script(go, events())) as talk:
+        talk.client.text("first")
+        assert talk.offer() == [("TEXT", b"first")]
+        parts = [pattern(45_000 + n) for n in range(8)]
+        for part in parts[:4]:
+            talk.client.text(part)
+        go.set()
+        got = talk.offer()
+        while len(got) < 4:
+            got += talk.offer()
+        assert got == [("TEXT", part) for part in parts[:4]]
+
+
+@covers("8.3 batching", "10 woh")
+def test_a_large_batch(site: Site, case: str) -> None:
+    if not expect(
+        pushpin=False,
+        ours=True,
+        because="Messages over HTTP go on however many are waiting, instead of getting stuck now and then.",
+    ):
+        return
+    go = threading.Event()
+    with over_http(site, f"/{case}", opened(), Script(go, events())) as talk:
+        talk.client.text("first")
+        assert talk.offer() == [("TEXT", b"first")]
+        sender = threading.Thread(target=lambda: [talk.client.text(b"%03d" % n * 20_000) for n in range(12)])
+        sender.start()
+        talk.client.wire.sock.settimeout(8)
+        go.set()
+        got = []
+        while len(got) < 12:
+            batch = talk.offer()
+            assert sum(len(content or b"") for _, content in batch[:-1]) < 200_000
+            got += batch
+        sender.join()
+        assert got == [("TEXT", b"%03d" % n * 20_000) for n in range(12)]
+
+
+@covers("8.3 one_event", "1.4 one_event")
+def test_one_event(site: Site, case: str) -> None:
+    go = threading.Event()
+    with over_http(site, f"/one{case}", opened(), Script(go, events())) as talk:
+        talk.client.text("first")
+        assert talk.offer() == [("TEXT", b"first")]
+        for n in range(4):
+            talk.client.text(str(n))
+        talk.client.ping(b"p")
+        talk.client.close(1000)
+        go.set()
+        for n in range(4):
+            assert talk.offer() == [("TEXT", str(n).encode())]
+        assert talk.offer() == [("PING", b"p")]
+        assert talk.offer() == [("CLOSE", closing(1000))]
+
+
+@covers("8.3 reassembled")
+def test_fragments_of_the_client_become_one_event(site: Site, case: str) -> None:
+    with over_http(site, f"/{case}") as talk:
+        talk.client.frame(TEXT, "one ", fin=False)
+        talk.client.frame(CONTINUATION, "", fin=False)
+        assert talk.no_more()
+        talk.client.frame(CONTINUATION, "two")
+        assert talk.offer() == [("TEXT", b"one two")]
+        talk.client.raw(b"".join(frame(BINARY if n == 0 else 0, b"%d" % n, fin=n == 9) for n in range(10)))
+        assert talk.offer() == [("BINARY", b"0123456789")]
+
+
+@covers("8.3 reassembled")
+def test_ping_between_fragments_of_the_client(site: Site, case: str) -> None:
+    with over_http(site, f"/{case}") as talk:
+        talk.client.frame(TEXT, "one ", fin=False)
+        talk.client.ping(b"p")
+        if expect(
+            pushpin=False,
+            ours=True,
+            because="A ping between the fragments of a message goes to the backend at once; the message goes on.",
+        ):
+            assert talk.offer() == [("PING", b"p")]
+            talk.client.frame(CONTINUATION, "two")
+            assert talk.offer() == [("TEXT", b"one two")]
+        else:
+            assert talk.client.dropped()
+            assert talk.offer() == [("DISCONNECT", None)]
+
+
+@covers("8.3 client message size", "10 woh", "15 14 woh")
+@pytest.mark.parametrize("size", [65_536, 190_000])
+def test_large_message_of_the_client(site: Site, case: str, size: int) -> None:
+    with over_http(site, f"/{case}") as talk:
+        talk.client.binary(pattern(size))
+        assert talk.offer() == [("BINARY", pattern(size))]
+
+
+@covers("8.3 client message size", "10 woh", "15 14 woh")
+@pytest.mark.parametrize("fragments", [1, 4])
+def test_too_large_message_of_the_client(site: Site, case: str, fragments: int) -> None:
+    with over_http(site, f"/{case}") as talk:
+        part = pattern(300_000 // fragments)
+        for n in range(fragments):
+            talk.client.raw(frame(BINARY if n == 0 else 0, part, fin=n == fragments - 1))
+        code = expect(
+            pushpin=1006,
+            ours=1009,
+            because="A message over 200000 bytes closes the WebSocket with 1009, and the backend is told.",
+        )
+        assert talk.client.ending()[0] == code
+        if code == 1009:
+            ((kind, content),) = talk.offer()
+            assert kind == "CLOSE"
+            assert content is not None
+            assert content[:2] == closing(1009)
+
+
+@covers("8.3 backend message size")
+@pytest.mark.parametrize("size", [8_000, 16_384, 16_385, 900_000])
+def test_large_message_of_the_backend(site: Site, case: str, size: int) -> None:
+    largest = expect(
+        pushpin=8_000,
+        ours=900_000,
+        because="A backend's message of any size up to that of a response (1000000) reaches the client.",
+    )
+    answer = opened(event("TEXT", pattern(min(size, largest))))
+    with over_http(site, f"/{case}", answer, events(event("BINARY", pattern(size)), event("TEXT", "end"))) as talk:
+        assert talk.client.message() == (TEXT, pattern(min(size, largest)))
+        talk.client.text("x")
+        if size <= largest:
+            assert talk.client.message() == (BINARY, pattern(size))
+            assert talk.client.says("end")
+
+
+@covers("8.3 window")
+def test_no_request_while_the_client_does_not_read(site: Site, case: str) -> None:
+    path, rounds = f"/one{case}", 30
+    answer = events(*(event("BINARY", pattern(1_000)) for _ in range(400)))
+    site.backend.on(path, [opened(), answer])
+    with Client.connect(site.port, receive_buffer=4096) as wire:
+        wire.request("GET", path, *handshake())
+        assert wire.head().status == 101
+        client = Socket(wire, mask=True)
+        for n in range(rounds):
+            client.text(str(n))
+        number = -1
+        while site.backend.count(path) != number:
+            number = site.backend.count(path)
+            threading.Event().wait(0.3)
+        assert number < rounds
+        if not expect(
+            pushpin=False,
+            ours=True,
+            because="A client that did not read for a while gets everything once it reads again.",
+        ):
+            return
+        for _ in range(rounds * 400):
+            assert client.message() == (BINARY, pattern(1_000))
+        assert offered(site.backend.request(path, rounds)) == [("TEXT", str(rounds - 1).encode())]
