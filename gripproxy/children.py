@@ -22,6 +22,7 @@ from gripproxy.process import (
     CHILD_VARIABLE,
     OWNED_VARIABLE,
     RESTARTS_VARIABLE,
+    RETIRING_VARIABLE,
     RUNNER_SIGNALS,
     child_variable,
     owned_variable,
@@ -107,8 +108,11 @@ class Process:
         """Whether there is a process that was not waited for yet."""
         return self.popen is not None
 
-    def start(self, config: Config) -> None:
-        """Start the process. Raises OSError if that cannot be done (no memory, no more processes)."""
+    def start(self, config: Config, retiring: int = 0) -> None:
+        """Start the process, telling it how many workers retire.
+
+        Raises OSError if that cannot be done (no memory, no more processes).
+        """
         settings = config.runner
         self.shutdown_timeout = settings.shutdown_timeout
         ours, theirs = socket.socketpair()
@@ -120,6 +124,7 @@ class Process:
             )
             environment[OWNED_VARIABLE] = owned_variable(config)
             environment[RESTARTS_VARIABLE] = str(self._starts)
+            environment[RETIRING_VARIABLE] = str(retiring)
             self._starts += 1
             if self._listeners:
                 environment[LISTENERS_VARIABLE] = listeners_variable(self._listeners)

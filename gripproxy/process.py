@@ -33,6 +33,7 @@ __all__ = [
     "OWNED_VARIABLE",
     "READY",
     "RESTARTS_VARIABLE",
+    "RETIRING_VARIABLE",
     "RUNNER_SIGNALS",
     "Child",
     "Watchdog",
@@ -43,6 +44,7 @@ __all__ = [
     "raise_file_limit",
     "restarts",
     "retire_order",
+    "retiring_workers",
 ]
 
 CHILD_VARIABLE: Final = "GRIPPROXY_CHILD"
@@ -54,6 +56,10 @@ config file may say something else by now."""
 
 RESTARTS_VARIABLE: Final = "GRIPPROXY_RESTARTS"
 """Environment variable from the runner to a child: how often it was started before, for the statistics."""
+
+RETIRING_VARIABLE: Final = "GRIPPROXY_RETIRING"
+"""Environment variable from the runner to the handler: how many workers are there besides those of the configuration,
+because they retire and still hold clients."""
 
 BEAT_INTERVAL: Final = 1.0
 """Seconds between two beats (a quarter of the beat timeout, if that is shorter)."""
@@ -112,7 +118,16 @@ def retire_order(hold_time: float, spread: float) -> bytes:
 
 def restarts() -> int:
     """Return how often the runner had started this process before; 0 without a runner."""
-    value = os.environ.get(RESTARTS_VARIABLE, "")
+    return _count(RESTARTS_VARIABLE)
+
+
+def retiring_workers() -> int:
+    """Return how many retiring workers there were when the runner started this process; 0 without a runner."""
+    return _count(RETIRING_VARIABLE)
+
+
+def _count(variable: str) -> int:
+    value = os.environ.get(variable, "")
     return int(value) if value.isascii() and value.isdigit() else 0
 
 

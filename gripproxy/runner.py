@@ -36,8 +36,9 @@ STOP_MARGIN: Final = 1.0
 RETIRE_MARGIN: Final = 15.0
 """The same for a worker that retires: it may also wait for TLS handshakes that began before."""
 
-HANDLER_STOP: Final = 2.0
-"""Seconds the handler has after the workers have gone: it holds no clients, only soft state."""
+HANDLER_STOP: Final = 6.0
+"""Seconds the handler has: it ends what publishers have begun and hands workers what it took in, each for a bounded
+time (FINISH_TIME and PASS_TIME there); with nothing to do it needs milliseconds."""
 
 SECOND_SIGNAL: Final = 1.0
 """A second SIGINT or SIGTERM this long after the first means "now". Earlier it is the same wish twice: a terminal and
@@ -138,7 +139,7 @@ class Runner:
     def _start(self, process: Process) -> None:
         process.life.started(time.monotonic())
         try:
-            process.start(self.config)
+            process.start(self.config, self._retiring())
         except OSError as error:
             log.error("%s cannot be started: %s", process.name, error)
             self._judge(process, 1, f"{process.name} could not be started")
@@ -147,6 +148,12 @@ class Runner:
         assert process.popen is not None
         self._selector.register(process.sock, selectors.EVENT_READ, partial(self._hear, process))
         log.info("%s started, process %d", process.name, process.popen.pid)
+
+    def _retiring(self) -> int:
+        """How many workers are there whose successor serves already."""
+        return sum(
+            each.kind == "worker" and each.alive and each.life.state is State.RETIRING for each in self.processes
+        )
 
     def _hear(self, process: Process) -> None:
         data = process.read()

@@ -73,6 +73,11 @@ class Links:
         return sum(worker is not None and not worker.retiring for worker in self._workers.values())
 
     @property
+    def announced(self) -> int:
+        """Workers that have announced themselves and are still there, those that retire included."""
+        return sum(worker is not None for worker in self._workers.values())
+
+    @property
     def connected(self) -> int:
         """Links that are not closed yet, announced or not."""
         return len(self._workers)

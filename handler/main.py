@@ -20,7 +20,7 @@ from gripproxy import pipe
 from gripproxy.config import Config
 from gripproxy.grip.signature import KeyProblem, load_key
 from gripproxy.log import log
-from gripproxy.process import Child, restarts
+from gripproxy.process import Child, restarts, retiring_workers
 
 from .api import Api
 from .clock import Clock
@@ -40,19 +40,27 @@ FINISH_TIME: Final = 0.5
 """Seconds for publishers that are connected to end what they have begun, when the handler is told to stop. A successor
 can only take their ports after that."""
 
+PASS_TIME: Final = 3.0
+"""Seconds for workers to take what is queued for them at the end; after that it is lost. A worker takes milliseconds,
+unless its machine is busy."""
+
 LOOK: Final = 0.005
 """Seconds between two looks whether that is done."""
 
-ANNOUNCE_TIME: Final = 2.0
-"""Seconds to wait for all workers to announce themselves before publishers are let in: an item taken in earlier would
-be nobody's, although clients of a worker that is about to connect are waiting for it."""
+ANNOUNCE_TIME: Final = 5.0
+"""Seconds to wait for all workers, retiring ones too, to announce themselves before publishers are let in: an item taken
+in earlier would be nobody's, although clients of a worker that is about to connect are waiting for it."""
 
 
 class Service:
-    """All parts of the handler on the running event loop. ``open`` or ``close``, once each."""
+    """All parts of the handler on the running event loop. ``open`` or ``close``, once each.
 
-    def __init__(self, config: Config) -> None:
+    ``retiring``: workers that will announce themselves besides those of the configuration.
+    """
+
+    def __init__(self, config: Config, retiring: int = 0) -> None:
         self._config = config
+        self._retiring = retiring
         settings = config.handler
         stats: Stats[Any] = Stats(
             StatsSettings(
@@ -108,7 +116,8 @@ class Service:
             try:
                 await asyncio.wait_for(self._all_joined.wait(), ANNOUNCE_TIME)
             except TimeoutError:
-                log.debug("%d of %d workers have joined, going on", self.links.joined, self._config.proxy.workers)
+                missing = self._config.proxy.workers + self._retiring - self.links.announced
+                log.warning("%d workers have not joined in %g s; going on without them", missing, ANNOUNCE_TIME)
             self._open_sockets()
             if control_socket is not None:
                 await self._open_control(control_socket, guard, tls)
@@ -126,7 +135,9 @@ class Service:
         self.intake.retire()
         if self._control is not None:
             self._control.retire()
-        await _while(lambda: self.intake.unread or (self._control is not None and bool(self._control.connections)))
+        await _while(
+            lambda: self.intake.unread or (self._control is not None and bool(self._control.connections)), FINISH_TIME
+        )
 
     async def close(self) -> None:
         """Take no more in, pass on what was taken, close everything."""
@@ -143,7 +154,7 @@ class Service:
         self.links.close()
         # Let the loop write what the links have flushed; a worker that does not read is not waited for long.
         await asyncio.sleep(0)
-        await _while(lambda: self.links.connected > 0)
+        await _while(lambda: self.links.connected > 0, PASS_TIME)
         self._context.term()
 
     def unready(self) -> str:
@@ -207,13 +218,14 @@ class Service:
 
     def _changed(self) -> None:
         self._clock.look()
-        if self.links.joined >= self._config.proxy.workers:
+        workers = self._config.proxy.workers
+        if self.links.joined >= workers and self.links.announced >= workers + self._retiring:
             self._all_joined.set()
 
 
-async def _while(busy: Callable[[], bool]) -> None:
-    """Return when ``busy`` is over, or after FINISH_TIME."""
-    for _ in range(round(FINISH_TIME / LOOK)):
+async def _while(busy: Callable[[], bool], longest: float) -> None:
+    """Return when ``busy`` is over, or after ``longest`` seconds."""
+    for _ in range(round(longest / LOOK)):
         if not busy():
             return
         await asyncio.sleep(LOOK)
@@ -232,7 +244,7 @@ async def _run(config: Config, child: Child) -> int:
     log.attach(loop)
     stop = asyncio.Event()
     child.start(loop, stop.set, lambda: None, ready=False)
-    service = Service(config)
+    service = Service(config, retiring_workers())
     try:
         opening = loop.create_task(service.open(), name="open the handler")
         stopping = loop.create_task(stop.wait(), name="wait for the end")

@@ -50,7 +50,9 @@ class FakeWorker:
         self.link = pipe.Link(self._received, lambda link: self.lost.set())
 
     @classmethod
-    async def connect(cls, config: Config, name: str = "1", *channels: Any, hello: bool = True) -> FakeWorker:
+    async def connect(
+        cls, config: Config, name: str = "1", *channels: Any, hello: bool = True, epoch: int = 1
+    ) -> FakeWorker:
         """Connect, as soon as the handler listens, and announce ``channels`` as pipe.HELLO has them."""
         worker = cls()
         loop = asyncio.get_running_loop()
@@ -64,7 +66,7 @@ class FakeWorker:
 
         await eventually(attempt)
         if hello:
-            worker.link.send((pipe.HELLO, pipe.VERSION, 1, name, list(channels)))
+            worker.link.send((pipe.HELLO, pipe.VERSION, epoch, name, list(channels)))
         return worker
 
     def _received(self, link: pipe.Link, messages: list[pipe.Message]) -> None:

@@ -14,8 +14,8 @@ import pytest
 from gripproxy import pipe
 from gripproxy.config import load_config
 from handler.endpoints import BindError
-from handler.main import ANNOUNCE_TIME, Service
-from tests.e2e.handler_house import PATIENCE, FakeWorker, config_file, handler, read_config
+from handler.main import Service
+from tests.e2e.handler_house import PATIENCE, FakeWorker, config_file, eventually, handler, read_config
 from tests.ports import free_ports
 from tests.service import Service as Process
 from tests.service import running
@@ -81,11 +81,34 @@ async def test_publishers_are_let_in_when_all_workers_are_back(tmp_path: pathlib
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
     workers.append(await FakeWorker.connect(config, "2"))
-    await asyncio.wait_for(opening, ANNOUNCE_TIME / 2)
+    await asyncio.wait_for(opening, PATIENCE)
     await asyncio.to_thread(publish, port)
     for worker in workers:
         worker.link.close()
     await service.close()
+
+
+async def test_workers_that_retire_are_waited_for_too(tmp_path: pathlib.Path) -> None:
+    """They hold clients still, and an item taken in before they are back would not reach those."""
+    port = free_ports(1)[0]
+    config = read_config(tmp_path, 1, push_in_http_port=port)
+    service = Service(config, retiring=1)
+    opening = asyncio.create_task(service.open(), name="open")
+    workers = [await FakeWorker.connect(config, "1")]
+    await eventually(lambda: answer(service.links.joined == 1))
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    workers.append(await FakeWorker.connect(config, "1", (b"ch", 0, 1, 0, None), epoch=2))
+    await asyncio.wait_for(opening, PATIENCE)
+    await asyncio.to_thread(publish, port)
+    assert await workers[1].contents(1) == [b"x"]
+    for worker in workers:
+        worker.link.close()
+    await service.close()
+
+
+async def answer(value: bool) -> bool:
+    return value
 
 
 async def test_it_does_not_wait_for_ever(tmp_path: pathlib.Path) -> None:

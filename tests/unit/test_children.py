@@ -11,7 +11,7 @@ from gripproxy.children import Process, default_command, describe_status, make_p
 from gripproxy.config import config_argv, load_config
 from gripproxy.life import Life
 from gripproxy.listeners import Listener
-from gripproxy.process import RESTARTS_VARIABLE
+from gripproxy.process import RESTARTS_VARIABLE, RETIRING_VARIABLE
 
 
 def conf(folder: pathlib.Path, text: str) -> str:
@@ -77,6 +77,20 @@ def test_nothing_is_told_to_what_is_not_there(tmp_path: pathlib.Path) -> None:
     handler.tell(b"x")
     handler.signal(15)
     assert (handler.identity, handler.read(), handler.wait()) == ("handler (process 0)", b"", None)
+
+
+def test_a_child_is_told_how_many_workers_retire(tmp_path: pathlib.Path) -> None:
+    config = load_config(conf(tmp_path, ""))
+    out = tmp_path / "out"
+    script = f"import os; open({str(out)!r}, 'a').write(os.environ[{RETIRING_VARIABLE!r}])"
+    process = Process("handler", 1, [sys.executable, "-c", script], [], Life(10, 0.0))
+    process.start(config, 2)
+    assert process.popen is not None
+    process.popen.wait(30)
+    assert process.wait() == 0
+    assert process.sock is not None
+    process.sock.close()
+    assert out.read_text() == "2"
 
 
 def test_a_child_is_told_how_often_it_was_started_before(tmp_path: pathlib.Path) -> None:

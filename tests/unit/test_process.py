@@ -24,6 +24,7 @@ from gripproxy.process import (
     owned_variable,
     restarts,
     retire_order,
+    retiring_workers,
 )
 
 TIMEOUT = 10.0
@@ -303,3 +304,11 @@ def test_how_often_this_process_was_started_before(
     if value is not None:
         monkeypatch.setenv("GRIPPROXY_RESTARTS", value)
     assert restarts() == number
+
+
+@pytest.mark.parametrize(("value", "number"), [(None, 0), ("2", 2), ("x", 0)])
+def test_how_many_workers_retire(value: str | None, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRIPPROXY_RETIRING", raising=False)
+    if value is not None:
+        monkeypatch.setenv("GRIPPROXY_RETIRING", value)
+    assert retiring_workers() == number
