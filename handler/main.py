@@ -48,8 +48,8 @@ LOOK: Final = 0.005
 """Seconds between two looks whether that is done."""
 
 ANNOUNCE_TIME: Final = 5.0
-"""Seconds to wait for all workers, retiring ones too, to announce themselves before publishers are let in: an item taken
-in earlier would be nobody's, although clients of a worker that is about to connect are waiting for it."""
+"""Seconds to wait for all workers, retiring ones too, to announce themselves before publishers are let in: an item
+taken in earlier would be nobody's, although clients of a worker that is about to connect are waiting for it."""
 
 
 class Service:
