@@ -107,9 +107,11 @@ class Gripproxy:
 
     def publish_item(self, item: dict[str, object]) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.control, timeout=PATIENCE)
-        connection.request("POST", "/publish/", json.dumps({"items": [item]}))
-        assert connection.getresponse().read() == b"Published\n"
-        connection.close()
+        try:
+            connection.request("POST", "/publish/", json.dumps({"items": [item]}))
+            assert connection.getresponse().read() == b"Published\n"
+        finally:
+            connection.close()
 
     def close(self) -> None:
         for client in self.clients:

@@ -157,7 +157,7 @@ def test_no_request_while_the_client_does_not_read(site: Site, case: str) -> Non
     path, rounds = f"/one{case}", 30
     answer = events(*(event("BINARY", pattern(1_000)) for _ in range(400)))
     site.backend.on(path, [opened(), answer])
-    with Client.connect(site.port, receive_buffer=4096) as wire:
+    with Client.connect(site.port, receive_buffer=65536) as wire:
         wire.request("GET", path, *handshake())
         assert wire.head().status == 101
         client = Socket(wire, mask=True)
