@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-import os
 import random
-import re
 import socket
 
 __all__ = ["free_port", "free_ports"]
@@ -13,30 +12,42 @@ __all__ = ["free_port", "free_ports"]
 FIRST, LAST = 20_000, 32_000
 """Below the range from which the kernel takes the ports of outgoing connections, so nobody gets one by accident
 before the server binds it."""
-PARTS = 8
-"""Test runs side by side that have a part of the range each."""
+PARTS = 40
+"""Processes side by side that have a part of the range each."""
 
 
+def _claim(part: int) -> bool:
+    """Make a part ours until this process ends, however it does; False if another process has it.
+
+    Between the time when a port is given away and that when a server binds it, nothing else would keep it from others.
+    """
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        # An abstract name: no file that could be left behind.
+        sock.bind(f"\0gripproxy test ports {part}")
+    except OSError:
+        sock.close()
+        return False
+    sock.detach()
+    return True
+
+
+@functools.cache
 def _candidates() -> itertools.cycle[int]:
-    """All ports of this run's part, from a random one on, so that runs of different people begin elsewhere.
+    """All ports of this process's part.
 
     In turn, and not at random: a port that was just given away is the last to be given again.
     """
-    side = re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", ""))
     size = (LAST - FIRST) // PARTS
-    part = int(side) % PARTS if side else random.randrange(PARTS)
-    ports = list(range(FIRST + part * size, FIRST + (part + 1) * size))
-    start = random.randrange(size)
-    return itertools.cycle(ports[start:] + ports[:start])
-
-
-_ports = _candidates()
+    parts = random.sample(range(PARTS), PARTS)
+    part = next(filter(_claim, parts), parts[0])
+    return itertools.cycle(range(FIRST + part * size, FIRST + (part + 1) * size))
 
 
 def free_port(host: str = "127.0.0.1") -> int:
     """Return a port of ``host`` that nobody listens on."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for port in itertools.islice(_ports, (LAST - FIRST) // PARTS):
+    for port in itertools.islice(_candidates(), (LAST - FIRST) // PARTS):
         with socket.socket(family) as sock:
             # As servers do: connections that are only waiting to be forgotten are not in the way.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

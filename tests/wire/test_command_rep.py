@@ -9,6 +9,7 @@ import tnetstring
 import zmq
 
 from tests.wire.wirekit import Publisher, Setup, Site, covers, expect, hold, response
+from tests.wire.wirekit.client import PATIENCE
 from tests.wire.wirekit.holding import long_poll, stream
 from tests.wire.wirekit.publisher import tnet
 
@@ -50,7 +51,7 @@ def test_the_id_is_echoed_unless_empty(publisher: Publisher) -> None:
 def test_dealers_send_an_empty_delimiter(publisher: Publisher) -> None:
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
         dealer.setsockopt(zmq.LINGER, 0)
-        dealer.setsockopt(zmq.RCVTIMEO, 8000)
+        dealer.setsockopt(zmq.RCVTIMEO, int(PATIENCE * 1000))
         dealer.connect(publisher.rep)
         for number in range(5):
             dealer.send_multipart([b"", tnet({"id": str(number), "method": "recover"})])
@@ -97,8 +98,7 @@ def test_recover_asks_for_long_polls_again(site: Site, case: str) -> None:
     with long_poll(site, f"/{case}", case) as client:
         assert site.publisher.command("recover", id="1") == DONE
         assert client.response().body == b"again\n"
-    first, second = site.backend.request(f"/{case}", 0), site.backend.request(f"/{case}", 1)
-    assert second.time - first.time < 0.9
+    assert site.backend.count(f"/{case}") == 2
 
 
 @covers("5.8 refresh")

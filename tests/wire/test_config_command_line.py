@@ -8,6 +8,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.wire.wirekit import (
     on_pushpin,
     response,
 )
+from tests.wire.wirekit.client import PATIENCE
 
 Start = Callable[[Setup], Site]
 PORT = Setup(args=("--port=127.0.0.1:{port1}",), wait_for=("port1", "control"))
@@ -37,12 +39,15 @@ ROUTES = Setup(
 )
 LOGFILE = Setup(args=("--logfile={dir}/own.log", "--verbose"))
 
+RUN_PATIENCE = 40
+"""Seconds for a command to start, do its work and end."""
+
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the proxy's program to its end."""
     program = ["pushpin"] if on_pushpin() else [sys.executable, "-m", "gripproxy"]
     return subprocess.run(
-        [*program, *arguments], capture_output=True, text=True, timeout=8, env={**os.environ, **environment}
+        [*program, *arguments], capture_output=True, text=True, timeout=RUN_PATIENCE, env={**os.environ, **environment}
     )
 
 
@@ -86,9 +91,10 @@ def test_logfile(start: Start, case: str) -> None:
     site = start(LOGFILE)
     assert site.get(f"/{case}").status == 200
     log = site.proxy.directory / "own.log"
-    with site.connect() as client:
-        client.silent(0.3)
-    assert case in log.read_text()
+    deadline = time.monotonic() + PATIENCE
+    while case not in log.read_text():
+        assert time.monotonic() < deadline, log.read_text()
+        site.get("/")  # Pushpin writes when it has something to do
 
 
 @covers("1.9 config")
@@ -132,7 +138,12 @@ def publish(*arguments: str, stdin: str = "", **environment: str) -> subprocess.
     program = ["pushpin-publish"] if on_pushpin() else [sys.executable, "-m", "gripproxy", "publish"]
     clean = {name: value for name, value in os.environ.items() if name != "GRIP_URL"}
     return subprocess.run(
-        [*program, *arguments], input=stdin, capture_output=True, text=True, timeout=8, env={**clean, **environment}
+        [*program, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=RUN_PATIENCE,
+        env={**clean, **environment},
     )
 
 
@@ -238,7 +249,7 @@ def test_publish_by_environment(control: Backend) -> None:
 def test_publish_over_zeromq() -> None:
     with zmq.Context() as context, context.socket(zmq.PULL) as pull:
         pull.setsockopt(zmq.LINGER, 0)
-        pull.setsockopt(zmq.RCVTIMEO, 5000)
+        pull.setsockopt(zmq.RCVTIMEO, int(PATIENCE * 1000))
         port = pull.bind_to_random_port("tcp://127.0.0.1")
         done = publish("--spec", f"tcp://127.0.0.1:{port}", "channel", "content")
         assert done.stdout.strip() == "Published"
@@ -262,7 +273,7 @@ def test_handler_by_itself(tmp_path: pathlib.Path, start: Start) -> None:
     """The handler is a program of its own, for another supervisor."""
     site = start(PORT)
     program = ["pushpin-handler"] if on_pushpin() else [sys.executable, "-m", "gripproxy", "handler"]
-    done = subprocess.run([*program, "--help"], capture_output=True, text=True, timeout=8)
+    done = subprocess.run([*program, "--help"], capture_output=True, text=True, timeout=RUN_PATIENCE)
     assert done.returncode == 0
     assert "--config" in done.stdout
     assert site.proxy.alive

@@ -13,6 +13,7 @@ import pytest
 import zmq
 
 from tests.wire.wirekit import Client, Setup, Site, covers, expect, hold, on_pushpin, response, self_signed
+from tests.wire.wirekit.client import PATIENCE
 from tests.wire.wirekit.publisher import tnet
 
 Start = Callable[[Setup], Site]
@@ -105,7 +106,7 @@ def test_ipc_spec_with_variables(start: Start) -> None:
     site = start(PORTS)
     with zmq.Context() as context, context.socket(zmq.REQ) as sock:
         sock.setsockopt(zmq.LINGER, 0)
-        sock.setsockopt(zmq.RCVTIMEO, 5000)
+        sock.setsockopt(zmq.RCVTIMEO, int(PATIENCE * 1000))
         sock.connect(f"ipc://{site.proxy.directory}/run/wire-command")
         sock.send(tnet({"method": "recover"}))
         assert b"success,4:true" in sock.recv()
@@ -131,7 +132,7 @@ def test_port_offset_moves_the_intakes_only(start: Start) -> None:
         assert client.ask("GET", "/").status == 200
     with zmq.Context() as context, context.socket(zmq.REQ) as sock:
         sock.setsockopt(zmq.LINGER, 0)
-        sock.setsockopt(zmq.RCVTIMEO, 5000)
+        sock.setsockopt(zmq.RCVTIMEO, int(PATIENCE * 1000))
         sock.connect(f"tcp://127.0.0.1:{site.proxy.ports['rep'] + 1}")
         sock.send(tnet({"method": "get-zmq-uris"}))
         assert f"tcp://127.0.0.1:{site.proxy.ports['pull'] + 1}".encode() in sock.recv()
@@ -200,7 +201,7 @@ def test_sub_connects_to_every_spec(start: Start, case: str) -> None:
         for port in ("port1", "port2"):
             feed = stack.enter_context(context.socket(zmq.XPUB))
             feed.setsockopt(zmq.LINGER, 0)
-            feed.setsockopt(zmq.RCVTIMEO, 8000)
+            feed.setsockopt(zmq.RCVTIMEO, int(PATIENCE * 1000))
             feed.bind(f"tcp://127.0.0.1:{site.proxy.ports[port]}")
             feeds.append(feed)
         client.request("GET", f"/{case}")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from tests.wire.wirekit import Setup, Site, covers, hold
+from tests.wire.wirekit.client import PATIENCE
 
 Start = Callable[[Setup], Site]
 ROUTES = "* {backend}\nold.test {backend}\nprefixed.test,prefix=old- {backend}\n"
@@ -16,7 +17,7 @@ FILE, SIGHUP, HELD = Setup(routes=ROUTES), Setup(routes=ROUTES), Setup(routes=RO
 def settled(site: Site, host: str, beginning: bytes) -> None:
     """Ask until ten answers in a row begin like this: then every worker has the new table, which has no other sign."""
     good = 0
-    deadline = time.monotonic() + 8
+    deadline = time.monotonic() + PATIENCE
     while good < 10:
         good = good + 1 if site.get("/", f"Host: {host}").body.startswith(beginning) else 0
         assert time.monotonic() < deadline, f"{host} never settled on {beginning!r}:\n{site.proxy.log[-2000:]}"

@@ -73,8 +73,9 @@ def test_pipelined_requests_are_answered_in_order(site: Site, case: str) -> None
 @covers("connections pipelining", "4.1 5 keep-alive")
 def test_request_behind_a_held_one_waits(site: Site, case: str) -> None:
     site.backend.on(f"/{case}", hold("response", case))
-    with site.connect() as client:
+    with site.publisher.feed() as feed, site.connect() as client:
         client.send(request("GET", f"/{case}") + request("GET", f"/{case}-behind"))
+        feed.wait_for(b"\x01" + case.encode())
         assert client.silent(0.3)
         assert site.backend.count(f"/{case}-behind") == 0
         site.publisher.answer(case, "published")
@@ -96,14 +97,14 @@ def test_head_answer_has_no_body(site: Site, case: str) -> None:
 @pytest.mark.parametrize("mode", ["response", "stream"])
 def test_head_hold_has_no_body(site: Site, case: str, mode: str) -> None:
     site.backend.on(f"/{case}", hold(mode, case))
-    with site.connect() as client:
+    with site.publisher.feed() as feed, site.connect() as client:
         client.request("HEAD", f"/{case}")
         item = {"http-response": {"body": "published"}, "http-stream": {"content": "published"}}
         if mode == "stream":
             assert client.head(method="HEAD").status == 200
             site.publisher.publish({"channel": case, "formats": item})
         else:
-            assert client.silent(0.2)
+            feed.wait_for(b"\x01" + case.encode())
             site.publisher.publish({"channel": case, "formats": item})
             assert client.head(method="HEAD").status == 200
         try:

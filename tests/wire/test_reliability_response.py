@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+import time
 from collections.abc import Callable
 
-from tests.wire.wirekit import Exchange, Setup, Site, covers, expect, hold, on_pushpin, response
-from tests.wire.wirekit.holding import long_poll, stream
+from tests.wire.wirekit import UPDATED, Exchange, Setup, Site, covers, expect, hold, on_pushpin, response
+from tests.wire.wirekit.holding import answered, long_poll, stream
 
 SETUP = Setup()
+ASKED_AGAIN = Setup(config=UPDATED)
 # Batches are a worker's own affair.
 ONE_WORKER = Setup(config={"proxy.workers": 1})
-NO_UPDATE = Setup(config={"handler.update_on_first_subscription": False})
 
 
 def form(channel: str, body: str, id: str, prev: str, **fields: object) -> dict[str, object]:
@@ -21,20 +23,18 @@ def form(channel: str, body: str, id: str, prev: str, **fields: object) -> dict[
 
 
 @covers("6.4 first subscription", "15 1 first subscription", "6.5 retry")
-def test_a_new_channel_is_asked_for_again(site: Site, case: str) -> None:
+def test_a_new_channel_is_asked_for_again(start: Callable[[Setup], Site], case: str) -> None:
+    site = start(ASKED_AGAIN)
     site.backend.on(f"/{case}", hold("response", case))
     with long_poll(site, f"/{case}", case) as client:
         first, second = site.backend.request(f"/{case}", 0), site.backend.request(f"/{case}", 1)
-        assert 0.9 < second.time - first.time < 8
+        assert second.time - first.time > 0.9
         assert second["grip-last"] is None
-        assert client.silent(0.1)
-        site.publisher.answer(case, "answer")
-        assert client.response().body == b"answer"
+        assert answered(client, lambda: site.publisher.answer(case, "answer")).response().body == b"answer"
 
 
 @covers("1.8 update_on_first_subscription", "6.4 first subscription")
-def test_the_update_can_be_switched_off(start: Callable[[Setup], Site], case: str) -> None:
-    site = start(NO_UPDATE)
+def test_the_update_can_be_switched_off(site: Site, case: str) -> None:
     site.backend.on(f"/{case}", hold("response", case))
     link = f"Grip-Link: </{case}-next>; rel=next; timeout=100"
     site.backend.on(f"/{case}-stream", hold("stream", f"{case}-stream; prev-id=1", link))
@@ -47,33 +47,38 @@ def test_the_update_can_be_switched_off(start: Callable[[Setup], Site], case: st
 
 
 @covers("6.5 retry", "6.5 grip-last")
-def test_grip_last_goes_with_a_retry(site: Site, case: str) -> None:
+def test_grip_last_goes_with_a_retry(start: Callable[[Setup], Site], case: str) -> None:
+    site = start(ASKED_AGAIN)
     site.backend.on(f"/{case}", hold("response", f"{case}; prev-id=3, {case}-b, {case}-c; prev-id=x"))
     with long_poll(site, f"/{case}?q=1", case, "X-C: 1", method="POST", body="question") as client:
         first, second = site.backend.request(f"/{case}", 0), site.backend.request(f"/{case}", 1)
         assert first["grip-last"] is None
         assert (second.method, second.uri, second.body, second["x-c"]) == ("POST", f"/{case}?q=1", b"question", "1")
         assert sorted(second.all("grip-last")) == [f"{case}-c; last-id=x", f"{case}; last-id=3"]
-        assert client.silent(0.1)
-        site.publisher.publish(form(case, "four\n", "4", "3"))
-        assert client.response().body == b"four\n"
+        ids = itertools.count(4)
+
+        def publish() -> None:
+            site.publisher.publish(form(case, "new\n", str(next(ids)), "3", no_seq=True))
+
+        assert answered(client, publish).response().body == b"new\n"
 
 
 @covers("4.1 2 prev-id conflict", "6.4 conflict", "6.1 state")
 def test_a_poll_behind_the_last_id_is_asked_again_at_once(site: Site, case: str) -> None:
     site.backend.on(f"/{case}", hold("response", f"{case}; prev-id=3"))
     with long_poll(site, f"/{case}", case) as client:
-        site.backend.request(f"/{case}", 1)
-        assert client.silent(0.1)
+        if on_pushpin():
+            site.backend.request(f"/{case}", 1)  # the update
+            assert client.silent(0.1)
         site.publisher.publish(form(case, "four\n", "4", "3"))
         assert client.response().body == b"four\n"
         # The proxy knows the id 4, the backend still says 3: asked again once, then held.
+        before = site.backend.count(f"/{case}")
         client.request("GET", f"/{case}")
-        third, fourth = site.backend.request(f"/{case}", 2), site.backend.request(f"/{case}", 3)
-        assert fourth.time - third.time < 0.3
-        assert fourth["grip-last"] == f"{case}; last-id=3"
+        again = site.backend.request(f"/{case}", before + 1)
+        assert again["grip-last"] == f"{case}; last-id=3"
         assert client.silent(0.3)
-        assert site.backend.count(f"/{case}") == 4
+        assert site.backend.count(f"/{case}") == before + 2
 
 
 @covers("6.3 check", "6.4 gap")
@@ -82,19 +87,16 @@ def test_a_gap_asks_again(site: Site, case: str) -> None:
     with long_poll(site, f"/{case}", case) as client:
         site.publisher.publish(form(case, "six\n", "6", "5", no_seq=True))
         assert client.response().body == b"since three\n"
-    second = site.backend.request(f"/{case}", 1)
-    assert second["grip-last"] == f"{case}; last-id=3"
-    assert second.time - site.backend.request(f"/{case}", 0).time < 0.9
+    assert site.backend.request(f"/{case}", 1)["grip-last"] == f"{case}; last-id=3"
 
 
 @covers("4.1 6 link")
-def test_a_next_link_is_never_asked(site: Site, case: str) -> None:
+def test_a_next_link_is_never_asked(start: Callable[[Setup], Site], case: str) -> None:
+    site = start(ASKED_AGAIN)
     site.backend.on(f"/{case}", hold("response", case, f"Grip-Link: </{case}-next>; rel=next; timeout=0"))
     with long_poll(site, f"/{case}", case) as client:
         site.backend.request(f"/{case}", 1)
-        assert client.silent(0.1)
-        site.publisher.answer(case, "answer")
-        assert client.response().body == b"answer"
+        assert answered(client, lambda: site.publisher.answer(case, "answer")).response().body == b"answer"
     assert site.backend.count(f"/{case}-next") == 0
 
 
@@ -116,22 +118,27 @@ def test_updates_go_in_batches(start: Callable[[Setup], Site], case: str) -> Non
     clients = []
     try:
         with long_poll(site, f"/{case}", case):
-            # The channel's first subscription has its own update, a second later: let it pass.
-            site.backend.request(f"/{case}", 1)
+            if on_pushpin():
+                # The channel's first subscription has its own update, a second later: let it pass.
+                site.backend.request(f"/{case}", 1)
             for _ in range(249):
                 client = site.connect()
                 clients.append(client)
                 client.request("GET", f"/{case}")
             # Pushpin answers some of a burst with a 502 of its own.
-            site.backend.request(f"/{case}", 100 if on_pushpin() else 250)
+            site.backend.request(f"/{case}", 100 if on_pushpin() else 249)
             recovering = True
-            site.publisher.command("recover")
-            # The first hundred and fifty are enough; one that was not quite held yet when the command came stays so.
-            assert enough.wait(10) or on_pushpin()
+            begin = time.monotonic()
+            # The first hundred and fifty are enough. One that was not quite held yet when the command came stays so;
+            # on a busy machine these are many.
+            for _ in range(10):
+                site.publisher.command("recover")
+                if enough.wait(1):
+                    break
+            assert enough.is_set() or on_pushpin()
         again.sort()
-        # A hundred every tenth of a second. Pushpin's hand-overs take so long on a busy machine that some clients are
-        # not held yet when the command comes, and are not asked for again.
-        assert len(again) <= 150 or again[150] - again[0] > 0.08
+        # A hundred every tenth of a second.
+        assert len(again) <= 150 or again[150] - begin > 0.08
     finally:
         for client in clients:
             client.close()

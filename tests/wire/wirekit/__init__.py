@@ -9,13 +9,14 @@ from tests.wire.wirekit.certs import Certificate, self_signed
 from tests.wire.wirekit.client import Aborted, Client, Silence
 from tests.wire.wirekit.expecting import covers, expect, on_pushpin
 from tests.wire.wirekit.messages import Request, Response, chunk, chunked, hold, instruct, request, response
-from tests.wire.wirekit.proxy import Proxy, Setup, StartProblem
+from tests.wire.wirekit.proxy import UPDATED, Proxy, Setup, StartProblem
 from tests.wire.wirekit.publisher import Publisher
 from tests.wire.wirekit.site import Site
 
 __all__ = [
     "CLOSE",
     "RESET",
+    "UPDATED",
     "Aborted",
     "Backend",
     "Certificate",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.wire.wirekit.backend import Backend
+from tests.wire.wirekit.client import PATIENCE
 from tests.wire.wirekit.messages import Request, response, to_bytes
 from tests.wire.wirekit.site import Site
 from tests.wire.wirekit.websocket import Socket, websocket
@@ -92,12 +93,12 @@ class Conversation:
         """The connection id."""
         return self.backend.request(self.path)["Connection-Id"] or ""
 
-    def request(self, timeout: float = 8.0) -> Request:
+    def request(self, timeout: float = PATIENCE) -> Request:
         """Return the next request of this WebSocket."""
         self.asked += 1
         return self.backend.request(self.path, self.asked - 1, timeout)
 
-    def offer(self, timeout: float = 8.0) -> list[Event]:
+    def offer(self, timeout: float = PATIENCE) -> list[Event]:
         """Return the events of the next request."""
         return offered(self.request(timeout))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import select
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from tests.wire.wirekit.client import Client
 from tests.wire.wirekit.site import Site
 
-__all__ = ["listen", "long_poll", "stream"]
+__all__ = ["answered", "listen", "long_poll", "stream"]
 
 
 @contextlib.contextmanager
@@ -37,6 +37,17 @@ def stream(site: Site, uri: str, *headers: str, opening: bytes = b"") -> Iterato
         assert head.line == "200 OK", head.line
         assert client.data(len(opening)) == opening
         yield client
+
+
+def answered(client: Client, publish: Callable[[], None]) -> Client:
+    """Publish again and again until something comes; for a long-poll that was asked for again.
+
+    Nothing tells when it is held once more, and what is published without an id meanwhile is for nobody.
+    """
+    publish()
+    while client.silent(0.3):
+        publish()
+    return client
 
 
 def listen(clients: Mapping[str, Client], seconds: float) -> dict[str, list[tuple[float, bytes]]]:

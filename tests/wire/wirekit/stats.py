@@ -38,6 +38,8 @@ class Listener:
         """Subscribe, and wait until that has taken effect."""
         self.site = site
         self.seen: list[Event] = []
+        self._left: list[Event] = []
+        """Of these, what nobody has looked for yet."""
         self._sock = site.publisher.subscribe_stats()
         if prefix:
             self._sock.setsockopt(zmq.UNSUBSCRIBE, b"")
@@ -51,9 +53,10 @@ class Listener:
             self.site.get("/", "Host: begin.stats")
             if self._sock.poll(200):
                 # What it has to tell of these requests may come late on a busy machine.
-                while self.quiet(0.3) and time.monotonic() < deadline:
+                while self.quiet(0.5) and time.monotonic() < deadline:
                     pass
                 self.seen.clear()
+                self._left.clear()
                 return
         raise AssertionError("the stats socket says nothing")
 
@@ -72,6 +75,7 @@ class Listener:
         event = {text(name): text(value) for name, value in fields.items()}
         event["kind"], event["at"], event["form"] = kind.decode(), time.monotonic(), body[:1].decode()
         self.seen.append(event)
+        self._left.append(event)
         return event
 
     def quiet(self, seconds: float) -> list[Event]:
@@ -83,7 +87,8 @@ class Listener:
         return self.seen[start:]
 
     def find(self, kind: str, timeout: float = PATIENCE, **fields: Any) -> Event:
-        """Return the next event of this type that has these fields (``item_id`` for ``item-id``); others are skipped.
+        """Return the first event of this type that has these fields (``item_id`` for ``item-id``), and was not found
+        before: in which order events of different types come is chance.
 
         A field that must be absent is None.
         """
@@ -93,14 +98,25 @@ class Listener:
         """The same, with a further condition."""
         wanted = {name.replace("_", "-"): value for name, value in fields.items()}
         deadline = time.monotonic() + timeout
-        start = len(self.seen)
-        while (left := deadline - time.monotonic()) > 0:
-            event = self.next(left)
-            if (
-                event is not None
-                and event["kind"] == kind
-                and all(event.get(name) == value for name, value in wanted.items())
-                and condition(event)
-            ):
-                return event
-        raise AssertionError(f"no {kind} with {wanted}; there came {self.seen[start:]}")
+        looked = 0
+        while True:
+            for place, event in enumerate(self._left[looked:], looked):
+                if (
+                    event["kind"] == kind
+                    and all(event.get(name) == value for name, value in wanted.items())
+                    and condition(event)
+                ):
+                    del self._left[place]
+                    return event
+            looked = len(self._left)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise AssertionError(f"no {kind} with {wanted}; there came {self.seen}")
+            self.next(left)
+
+    def sum(self, kind: str, field: str, least: int, **fields: Any) -> int:
+        """Wait until the events of this type have at least this sum of a field; return it."""
+        total = 0
+        while total < least:
+            total += self.find(kind, **fields)[field]
+        return total

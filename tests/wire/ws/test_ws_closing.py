@@ -243,10 +243,13 @@ def test_connect_failure_is_retried(site: Site, case: str) -> None:
         second = Backend("second", port=port)
         try:
             second.on(f"/{case}", events(event("TEXT", "back")))
-            assert offered(second.request(f"/{case}")) == [("TEXT", b"one")]
-            assert offered(second.request(f"/{case}", 1)) == [("TEXT", b"two")]
+            got = offered(second.request(f"/{case}"))
             assert client.says("back")
-            assert client.says("back")
+            if len(got) == 1:
+                # The first was under way when the second came; on a busy machine they may go together.
+                got += offered(second.request(f"/{case}", 1))
+                assert client.says("back")
+            assert got == [("TEXT", b"one"), ("TEXT", b"two")]
         finally:
             second.stop()
 

@@ -153,22 +153,22 @@ def test_meta_of_headers_is_not_that_of_control_messages(site: Site, case: str) 
 @covers("8.5 keep-alive idle", "8.5 keep-alive content")
 def test_keep_alive_when_idle(site: Site, case: str) -> None:
     begin = control("keep-alive", content="{}", timeout=2)
+    start = time.monotonic()
     with over_http(site, f"/{case}", opened(event("TEXT", begin), headers=GRIP_ON)) as talk:
-        start = time.monotonic()
-        for _ in range(2):
-            assert talk.client.says("{}", 4)
-            now = time.monotonic()
-            assert 0.9 < now - start < 2.5
-            start = now
+        for number in (1, 2, 3):
+            assert talk.client.says("{}")
+            # Each comes a second less up to a whole second after the time that was said.
+            assert time.monotonic() - start > number * 0.95
         assert talk.no_more()
 
 
 @covers("8.5 keep-alive modes", "8.5 keep-alive idle")
 def test_keep_alive_modes(site: Site, case: str) -> None:
-    """A message every 0.4 s keeps an idle keep-alive of 4 s from ever being sent; an interval goes on."""
+    """A message every 0.4 s keeps an idle keep-alive of 5 s from ever being sent; an interval goes on."""
     subscribed = subscribe(case)
-    idle = control("keep-alive", content="idle", timeout=4)
+    idle = control("keep-alive", content="idle", timeout=5)
     interval = control("keep-alive", content="interval", timeout=2, mode="interval")
+    begin = time.monotonic()
     with (
         site.publisher.feed() as feed,
         over_http(site, f"/{case}-1", opened(subscribed, event("TEXT", idle), headers=GRIP_ON)) as one,
@@ -179,8 +179,8 @@ def test_keep_alive_modes(site: Site, case: str) -> None:
         assert one.client.says("both")
         # On a slow machine the interval may be over before.
         assert two.client.message()[1] in (b"both", b"interval")
-        came, begin, number = [], time.monotonic(), 0
-        while time.monotonic() < begin + 4.6:
+        came, number = [], 0
+        while time.monotonic() < begin + 5.6 or b"interval" not in came:
             number += 1
             publish(site.publisher, case, f"message {number}")
             assert one.client.says(f"message {number}")
@@ -188,7 +188,7 @@ def test_keep_alive_modes(site: Site, case: str) -> None:
             while (left := until - time.monotonic()) > 0:
                 if two.client.wire.buffer or not two.client.silent(left):
                     came.append(two.client.message()[1])
-        assert 1 <= came.count(b"interval") <= 5, came
+        assert came.count(b"interval") <= (time.monotonic() - begin) / 0.95, came
 
 
 @covers("8.5 keep-alive content", "8.5 message type")
@@ -205,7 +205,7 @@ def test_keep_alive_modes(site: Site, case: str) -> None:
 def test_keep_alive_content(site: Site, case: str, fields: dict[str, str], expected: tuple[int, bytes]) -> None:
     begin = control("keep-alive", timeout=1, **fields)
     with over_http(site, f"/{case}", opened(event("TEXT", begin), headers=GRIP_ON)) as talk:
-        got = talk.client.next(3)
+        got = talk.client.next()
         assert (got.opcode, got.payload) == expected
 
 
@@ -224,11 +224,11 @@ def test_keep_alive_off(site: Site, case: str, fields: dict[str, int]) -> None:
 @covers("8.5 send-delayed")
 def test_send_delayed(site: Site, case: str) -> None:
     answer = opened(event("TEXT", control("send-delayed", content="later")), event("TEXT", "m:now"), headers=GRIP_ON)
+    begin = time.monotonic()
     with over_http(site, f"/{case}", answer) as talk:
-        begin = time.monotonic()
         assert talk.client.says("now")
-        assert talk.client.says("later", 8)
-        assert 0.5 < time.monotonic() - begin < 8
+        assert talk.client.says("later")
+        assert time.monotonic() - begin > 0.5
 
 
 @covers("8.5 send-delayed")
@@ -240,7 +240,7 @@ def test_a_new_delayed_message_sends_the_pending_one(site: Site, case: str) -> N
     with over_http(site, f"/{case}", opened(*parts, headers=GRIP_ON)) as talk:
         assert talk.client.says("first")
         assert talk.client.message() == (BINARY, b"second")
-        got = talk.client.next(4)
+        got = talk.client.next()
         assert (got.opcode, got.payload) == (PING, b"third")
 
 
@@ -250,7 +250,7 @@ def test_flush_delayed(site: Site, case: str) -> None:
     with over_http(site, f"/{case}", answer, events(event("TEXT", control("flush-delayed")))) as talk:
         assert talk.client.silent(0.1)
         talk.client.text("x")
-        assert talk.client.says("later", 2)
+        assert talk.client.says("later")
 
 
 def answer_of_a_detached(code: int) -> int:
@@ -337,7 +337,7 @@ def test_control_frame_that_is_too_long(site: Site, case: str, kind: str) -> Non
             ours=True,
             because="A ping of more than 125 bytes would break RFC 6455, so a control message with one is ignored.",
         ):
-            got = talk.client.next(4)
+            got = talk.client.next()
             assert (got.opcode, got.payload) == (PING, b"x" * 125)
 
 

@@ -6,6 +6,7 @@ Pushpin ignores the prev-id: there the same backends see no question, and items 
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -13,17 +14,15 @@ from typing import Any
 
 import pytest
 
-from tests.wire.wirekit import Client, Exchange, Setup, Site, covers, expect
+from tests.wire.wirekit import UPDATED, Client, Exchange, Setup, Site, covers, expect
 from tests.wire.wirekit.events import GRIP, control, event, events, opened, subscribe
 from tests.wire.wirekit.messages import Request, response
 from tests.wire.wirekit.websocket import Socket, direct, handshake, websocket
 
 ROUTES = "* {backend},over_http\n*,path_beg=/direct {backend}\n*,path_beg=/prefixed,prefix=pre- {backend},over_http\n"
-# The update after the first subscription is a case of its own.
-CALM = {"handler.update_on_first_subscription": False}
-SETUP = Setup(routes=ROUTES, config=CALM)
-FIRST = Setup(routes=ROUTES)
-HASTY = Setup(routes=ROUTES, config={**CALM, "proxy.ws_recover_interval": 1, "proxy.response_timeout": 1})
+SETUP = Setup(routes=ROUTES)
+FIRST = Setup(routes=ROUTES, config=UPDATED)
+HASTY = Setup(routes=ROUTES, config={"proxy.ws_recover_interval": 1, "proxy.response_timeout": 5})
 HINT = {"formats": {"ws-message": {"action": "hint"}}}
 
 
@@ -46,6 +45,8 @@ class Room:
         self.full = ("pre-" if route == "/prefixed" else "") + self.channel
         self.path = f"{route}/{case}"
         self.last = 1
+        self.behind: int | None = None
+        """The last one that those who open know, if that is not the last one."""
         self.held: threading.Event | None = None
         """What the next question's answer waits for, after the backend has looked."""
         self.broken: list[bytes | None] = []
@@ -57,7 +58,8 @@ class Room:
         """Answer an opening, a question or a message, which is echoed."""
         asked = questions(exchange.request)
         if exchange.request.body == b"OPEN\r\n":
-            return opened(*[subscribe(room.channel, prev_id=str(room.last)) for room in self.rooms], headers=(GRIP,))
+            known = [(room.channel, room.last if room.behind is None else room.behind) for room in self.rooms]
+            return opened(*[subscribe(channel, prev_id=str(last)) for channel, last in known], headers=(GRIP,))
         if not asked:
             said = re.fullmatch(rb"TEXT [0-9a-f]+\r\n(.*)\r\n", exchange.request.body, re.DOTALL)
             return events(event("TEXT", b"m:" + said[1])) if said else events()
@@ -232,11 +234,9 @@ def test_published_while_the_backend_was_answering(room: Room) -> None:
     with joined(room) as first:
         room.publish(2)
         first.hears(2)
-        # The second client's backend has not seen number 2.
-        room.last = 1
+        # The second client's backend has not seen number 2 when it opens.
+        room.behind = 1
         with websocket(room.site, room.path) as client:
-            room.site.backend.request(room.path, 1)
-            room.last = 2
             if reliable():
                 assert client.says("2")
                 assert room.asked(2) == {room.channel: 1}
@@ -372,22 +372,31 @@ def test_a_client_that_did_not_read(room: Room, site: Site) -> None:
     if not reliable():
         return
     size = 64 * 1024
+    # More than kernel and proxy keep for a client: it would be cut off if its channel had no ids.
+    kernel = int(pathlib.Path("/proc/sys/net/ipv4/tcp_wmem").read_text().split()[2])
+    last = (kernel + 10_000_000) // size
     formats = {"ws-message": {"content": "x" * size}}
     with site.publisher.feed() as feed, Client.connect(site.port, receive_buffer=65536) as wire:
         wire.request("GET", room.path, *handshake())
         assert wire.head().status == 101
         feed.wait_for(b"\x01" + room.full.encode())
         client = Socket(wire, mask=True)
-        # More than kernel and proxy keep for a client: it would be cut off if its channel had no ids.
-        for number in range(2, 202):
+        for number in range(2, last):
             room.last = number
             site.publisher.push_item(room.item(number, formats=formats))
-        room.publish(202)
+        # Taken in, all of them, when one that was pushed behind them has gone out.
+        with direct(site, f"{room.path.replace('/', '/direct/', 1)}", answer=(GRIP,)) as (other, backend):
+            backend.text(control("subscribe", channel=f"{room.channel}-end"))
+            feed.wait_for(f"\x01{room.channel}-end".encode())
+            formats = {"ws-message": {"content": "end"}}
+            site.publisher.push_item({"channel": f"{room.channel}-end", "formats": formats})
+            assert other.says("end")
+        room.publish(last)
         got = [client.message()[1]]
-        while got[-1] != b"202":
+        while got[-1] != b"%d" % last:
             got.append(client.message()[1])
         # The first as they were published, then as the backend tells them; in order, and each once.
         published = got.index(next(content for content in got if content != b"x" * size))
         assert published > 0
-        assert got[published:] == [b"%d" % number for number in range(published + 2, 203)]
+        assert got[published:] == [b"%d" % number for number in range(published + 2, last + 1)]
         assert client.echoes()
