@@ -11,6 +11,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, Protocol, cast
 
 import httptools
@@ -39,6 +40,11 @@ LINGER_TIME: Final = 2.0
 
 LOOK: Final = 1.0
 """Seconds between two looks at all connections for time that is over."""
+
+HEADS_MAX: Final = 256
+HEAD_KEPT: Final = 1024
+"""Parsed heads that are kept, and how long in bytes such a one may be. A publisher sends the same head again and again,
+but for the length of the body. With one more than that all are forgotten."""
 
 BODILESS: Final = frozenset({b"GET", b"HEAD", b"DELETE", b"OPTIONS"})
 """Methods that need no Content-Length."""
@@ -178,7 +184,18 @@ class ControlConnection(asyncio.Protocol):
         if self._buffer:
             data = self._buffer + data
         elif self._request is None and not self._parts:
-            self.deadline = self._server.now() + HEAD_TIME
+            server = self._server
+            end = data.find(b"\r\n\r\n") + 4
+            known = server.heads.get(data[:end])
+            if known is not None and len(data) == end + known[1] and not self._paused and not server.retiring:
+                # A whole request with a head that has come before: nearly all of them.
+                request = known[0]
+                if server.api.admits(request.target, request.headers):
+                    request.body = data[end:]
+                    self._answer(server.api.respond(request), request.keep_alive)
+                    request.body = b""
+                    return
+            self.deadline = server.now() + HEAD_TIME
         self._buffer = data
         self._advance()
 
@@ -243,8 +260,7 @@ class ControlConnection(asyncio.Protocol):
             if _BARE_LF.search(buffer):
                 raise _Refused(400, _BAD_HEAD)
             return False
-        data = buffer[:end]
-        request, length, expects = parse_head(data, limits)
+        request, length, expects = self._server.head(buffer[:end])
         if not self._server.api.admits(request.target, request.headers):
             log.warning("control: %s %s from %s without a valid key", request.method, request.target, self._peer())
             raise _Refused(401, b"Unauthorized\n", b"WWW-Authenticate: Bearer\r\n")
@@ -276,12 +292,13 @@ class ControlConnection(asyncio.Protocol):
         # miscounted, and then nothing is done.
         if rest and (request.method == b"POST" or length) and not _may_follow(rest, request.keep_alive):
             raise _Refused(400, b"Request body exceeded Content-Length.\n")
-        request.body = body
         self._request = None
         self._buffer = rest
         if self._server.retiring and not rest:
-            request.keep_alive = False
+            request = replace(request, keep_alive=False, plan=None)
+        request.body = body
         self._answer(self._server.api.respond(request), request.keep_alive)
+        request.body = b""
         return True
 
     def _answer(self, data: bytes, keep_alive: bool) -> None:
@@ -335,6 +352,8 @@ class ControlServer:
         self.limits = limits
         self.max_connections = max_connections
         self.connections: set[ControlConnection] = set()
+        self.heads: dict[bytes, tuple[ApiRequest, int, bool]] = {}
+        """Requests without their bodies by head, as from ``parse_head``; each is shared by all who send that head."""
         self.retiring = False
         """No new connections come, and each request is the last one of its connection."""
         self._loop = asyncio.get_running_loop()
@@ -353,6 +372,17 @@ class ControlServer:
             ssl_handshake_timeout=TLS_TIME if tls is not None else None,
         )
         self._timer = self._loop.call_later(LOOK, self._look)
+
+    def head(self, data: bytes) -> tuple[ApiRequest, int, bool]:
+        """Return what ``parse_head`` does, once for all heads that are the same. Raises _Refused."""
+        known = self.heads.get(data)
+        if known is None:
+            known = parse_head(data, self.limits)
+            if len(data) <= HEAD_KEPT:
+                if len(self.heads) >= HEADS_MAX:
+                    self.heads.clear()
+                self.heads[data] = known
+        return known
 
     def retire(self) -> None:
         """Stop listening, and have the clients that are connected go after their next request."""

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gripproxy.grip.signature import load_key
+from gripproxy.grip.signature import Signer, load_key
 from handler.api import Api
-from handler.control import ControlConnection, ControlServer, Limits
+from handler.control import HEAD_KEPT, HEADS_MAX, ControlConnection, ControlServer, Limits
 from handler.exchange import Exchange
 from handler.guard import Guard
 
@@ -352,3 +352,59 @@ class TestTimes:
         client.send(POST[:20])
         client.connection.eof_received()
         assert client.wire.closed
+
+
+class TestKnownHeads:
+    """A head that has come before is not parsed again."""
+
+    def test_answers_are_the_same(self, client: Client) -> None:
+        assert [client.send(POST) for _ in range(3)] == [PUBLISHED] * 3
+        assert client.send(POST[:-1]) == b""
+        assert client.send(b"}") == PUBLISHED
+        assert client.send(POST + POST) == PUBLISHED * 2
+
+    def test_bodies_are_each_clients_own(self, server: ControlServer) -> None:
+        one, other = Client(server), Client(server)
+        one.send(POST)
+        assert one.send(POST[:-5]) == b""
+        wrong = other.send(POST.replace(BODY, b'{"items":{}}'))
+        assert wrong.startswith(b"HTTP/1.1 400 ")
+        assert other.send(POST) == PUBLISHED
+        assert one.send(POST[-5:]) == PUBLISHED
+
+    def test_a_wrong_body_is_told_each_time(self, client: Client) -> None:
+        client.send(POST)
+        answers = {client.send(POST.replace(BODY, b'{"items": 3}')) for _ in range(2)}
+        assert len(answers) == 1
+        assert b"Invalid format: object contains 'items' with wrong type" in answers.pop()
+        assert client.send(POST) == PUBLISHED
+
+    def test_a_retiring_server_ends_the_connection(self, server: ControlServer, client: Client) -> None:
+        client.send(POST)
+        server.retiring = True
+        assert b"Connection: close\r\n" in client.send(POST)
+        assert client.ended
+        server.retiring = False
+        assert Client(server).send(POST) == PUBLISHED
+
+    async def test_each_is_asked_for_its_key_again(self) -> None:
+        key = load_key("secret", pathlib.Path())
+        time = 1000.0
+        guard = Guard(key)
+        server = ControlServer(Api(Exchange(), guard, lambda: 0.0, lambda: time), Limits())
+        client = Client(server)
+        head, _, body = POST.partition(b"\r\n\r\n")
+        signed = head + b"\r\nAuthorization: Bearer " + Signer(key, "").token(1000) + b"\r\n\r\n" + body
+        assert client.send(signed) == client.send(signed) == PUBLISHED
+        time = 100_000.0
+        assert client.send(signed).startswith(b"HTTP/1.1 401 ")
+
+    def test_few_are_kept_and_no_long_ones(self, server: ControlServer, client: Client) -> None:
+        for number in range(HEADS_MAX + 10):
+            assert client.send(POST.replace(b"Host: a", b"Host: %d" % number)) == PUBLISHED
+        assert 0 < len(server.heads) <= HEADS_MAX
+        server.heads.clear()
+        client.send(POST.replace(b"Host: a", b"Host: a\r\nX: " + HEAD_KEPT * b"x"))
+        assert not server.heads
+        client.send(POST)
+        assert [request.body for request, _, _ in server.heads.values()] == [b""]
