@@ -161,6 +161,7 @@ class Tally(Ledger):
         figures = self.of(hold.rate_key)
         figures.activity += 1
         self.repeats += 1
+        self.asked(hold.rate_key, hold.mode)
         self.handed(hold.serial)
         return figures
 
@@ -176,6 +177,7 @@ class Tally(Ledger):
         totals["link-requests"] = worker.links.asked
         totals["held-response"], totals["held-stream"] = self.holds
         totals["repeats"] = self.repeats
+        totals["questions"] = self.questions
         totals["gaps"] = self.gaps
         totals["recoveries"] = self.recoveries
         totals["backend-ms"] = self.waited
@@ -183,6 +185,11 @@ class Tally(Ledger):
             if count:
                 totals[f"backend-latency-{place}"] = count
         return totals
+
+    def recovered(self) -> dict[str, Any]:
+        """Return what was counted of recoveries since the last call, to be told beside the totals; empty if nothing."""
+        news, self.recovery = self.recovery, {}
+        return {"recovery": [(*key, tuple(numbers)) for key, numbers in news.items()]} if news else {}
 
     def gauges(self, queue: int) -> dict[str, int]:
         """Return what can fall as well as rise, by name, without zeros; ``queue``: messages waiting for the handler.

@@ -119,6 +119,7 @@ class Exchange:
                 totals[name] = total
         totals["dropped-duplicate"] = self.counters.duplicates
         totals["dropped-sequence"] = self._sequencer.dropped
+        totals["slow-clients"] = workers.get("slow-clients", 0)
         return totals
 
     def recover(self) -> None:
@@ -204,6 +205,7 @@ class Exchange:
         elif kind == pipe.STATS:
             _, deltas, gauges = message
             self.counters.add(deltas)
+            self.stats.recovered(deltas.get("recovery", ()))
             self.gauges[worker] = dict(gauges)
         elif kind == pipe.FIGURES:
             self.stats.figures(worker, message, now)

@@ -164,7 +164,7 @@ class Metrics:
         yield single(
             "recoveries", "Times a session had its backend asked for what it may have missed", of("recoveries")
         )
-        asked = {"link": of("link-requests"), "repeat": of("repeats")}
+        asked = {"link": of("link-requests"), "repeat": of("repeats"), "socket": of("questions")}
         yield labelled("recovery_requests", "Requests to backends for held clients, shared ones once", "kind", asked)
         for side in ("client", "server"):
             for what in ("header_bytes", "content_bytes", "messages"):

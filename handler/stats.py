@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from gripproxy.grip.item import Item
-from gripproxy.grip.stats import FIGURES, Rounds, blocks, contents
+from gripproxy.grip.stats import FIGURES, RECOVERY, Rounds, blocks, contents
 from gripproxy.pipe import RESPONSE, SOCKET, STREAM
 
 from .directory import Channel
@@ -69,8 +69,8 @@ SETTLE: Final = 0.9
 SLICE: Final = 1000
 """Events sent in one go when there are many: a few milliseconds."""
 
-KINDS: Final = ("conn", "sub", "message", "activity", "counts", "report", "delivery")
-"""Types of events. The last one is our own: what was written and what was not."""
+KINDS: Final = ("conn", "sub", "message", "activity", "counts", "report", "delivery", "recovery")
+"""Types of events. The last two are our own: what was written and what was not; what was missed, and asked for."""
 
 MODES: Final = {RESPONSE: b"response", STREAM: b"stream", SOCKET: b"ws"}
 TRANSPORTS: Final = {RESPONSE: b"http-response", STREAM: b"http-stream", SOCKET: b"ws-message"}
@@ -119,9 +119,9 @@ class _Subscribers:
 class Stats(Generic[W]):
     """The statistics of all workers. ``W`` stands for a worker, compared by identity.
 
-    ``emit(kind, fields)`` sends an event; fields are bytes, ints and True. Nothing is sent of a kind that nobody
-    wants. ``watch(connections, counts)`` is called when workers are to tell of each connection and of counts at once,
-    or no longer, or all present again. ``clock()`` is the time in seconds.
+    ``emit(kind, fields)`` sends an event, and counts it in ``sent``; fields are bytes, ints and True. Nothing is sent
+    of a kind that nobody wants. ``watch(connections, counts)`` is called when workers are to tell of each connection
+    and of counts at once, or no longer, or all present again. ``clock()`` is the time in seconds.
     """
 
     def __init__(
@@ -136,6 +136,8 @@ class Stats(Generic[W]):
         self.watch: Callable[[bool, bool], None] = _nobody
         self.wanted: frozenset[str] = frozenset()
         """Kinds of events that somebody gets."""
+        self.sent = 0
+        """Events sent so far, raised by ``emit``."""
         self.totals = dict.fromkeys(FIGURES, 0)
         """Figures of all routes and workers since the handler started."""
         self.blocks_received = 0
@@ -150,6 +152,8 @@ class Stats(Generic[W]):
         self._changed: dict[tuple[int, bytes], float] = {}
         self._backlog: deque[Iterator[bool]] = deque()
         self._delivery: dict[str, int] = {}
+        self._sent_then = 0
+        self._recovery: dict[tuple[bytes, int], list[int]] = {}
 
     # --- who listens
 
@@ -272,6 +276,18 @@ class Stats(Generic[W]):
                 fields["blocks"] = count * blocks(item, content, self.settings.block_size)
             self.emit("message", fields)
 
+    # --- recoveries
+
+    def recovered(self, news: Iterable[tuple[bytes, int, Iterable[int]]]) -> None:
+        """Take in what a worker says of recoveries: route id, mode, numbers in the order of RECOVERY.
+
+        Raises ValueError or TypeError for news of the wrong shape.
+        """
+        for route, mode, numbers in news:
+            sums = self._recovery.setdefault((route, mode), [0] * len(RECOVERY))
+            for place, number in zip(range(len(RECOVERY)), numbers, strict=True):
+                sums[place] += number
+
     # --- subscriptions
 
     def changed(self, channel: bytes, entry: Channel[W]) -> None:
@@ -329,6 +345,12 @@ class Stats(Generic[W]):
                 self.emit("activity", {**self._fields(route), "count": count})
         if "counts" in wanted and requests:
             self.emit("counts", {**self._fields(), "requests-received": requests})
+        if self._recovery:
+            recovery, self._recovery = self._recovery, {}
+            if "recovery" in wanted:
+                for (route, mode), numbers in recovery.items():
+                    fields = {**self._fields(route), "transport": TRANSPORTS[mode]}
+                    self.emit("recovery", {**fields, **dict(zip(RECOVERY, numbers, strict=True))})
         if "sub" in wanted:
             settled = now - SETTLE
             for key in [key for key, since in self._changed.items() if since <= settled]:
@@ -344,9 +366,17 @@ class Stats(Generic[W]):
 
         ``received``: items taken in so far; ``delivery``: totals of our own event by field.
         """
+        told, self._delivery = self._delivery, dict(delivery)
+        news = {name: total - told.get(name, 0) for name, total in delivery.items()}
+        if "delivery" in self.wanted and any(news.values()):
+            self.emit("delivery", {**self._fields(), **news})
         items, self._received = received - self._received, received
-        if (items or self.blocks_received) and b"" not in self._accounts:
-            self._accounts[b""] = _Account(now - self.settings.report_interval)
+        # The report without route tells how many events were sent, so it follows whatever was.
+        others = self._accounts.pop(b"", None)
+        if others is None and (items or self.blocks_received or self._accounts or self.sent != self._sent_then):
+            others = _Account(now - self.settings.report_interval)
+        if others is not None:
+            self._accounts[b""] = others
         for route, account in list(self._accounts.items()):
             received, blocks_received = (0, 0) if route else (items, self.blocks_received)
             if "report" in self.wanted:
@@ -358,10 +388,7 @@ class Stats(Generic[W]):
             else:
                 del self._accounts[route]
         self.blocks_received = 0
-        told, self._delivery = self._delivery, dict(delivery)
-        news = {name: total - told.get(name, 0) for name, total in delivery.items()}
-        if "delivery" in self.wanted and any(news.values()):
-            self.emit("delivery", {**self._fields(), **news})
+        self._sent_then = self.sent
 
     def _report(self, route: bytes, account: _Account, received: int, blocks_received: int, now: float) -> Fields:
         values = dict(zip(FIGURES, account.values, strict=True))
@@ -374,6 +401,8 @@ class Stats(Generic[W]):
         for name in REPORTED:
             if values[name] or name != "blocks-sent":
                 fields[name] = values[name]
+        if not route:
+            fields["events-sent"] = self.sent + 1
         return fields
 
     # --- what is too much for one turn

@@ -80,7 +80,10 @@ class StatsSocket:
     def close(self) -> None:
         """Send what is due, and close the socket."""
         if self._drain is not None:
-            self._stats.beat(self._loop.time())
+            now = self._loop.time()
+            self._stats.beat(now)
+            if self._stats.settings.report_interval:
+                self._stats.report(self._exchange.counters.taken, self._delivery(), now)
             self._drain.close()
             self._drain = None
         for timer in (self._timer, self._working):
@@ -111,6 +114,7 @@ class StatsSocket:
         drain = self._drain
         if drain is not None:
             self._sock.send(encode(kind, fields, self._json), zmq.NOBLOCK)
+            self._stats.sent += 1
             drain.look()
 
     def _beat(self) -> None:

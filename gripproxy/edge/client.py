@@ -511,6 +511,8 @@ class ClientConnection(asyncio.Protocol):
 
     def cut(self, why: str) -> None:
         self._worker.slow_client(self, why)
+        if self._hold is not None:
+            self._worker.tally.slow(self._hold.rate_key, self._hold.mode)
         self._unhold()
         self.abort()
 

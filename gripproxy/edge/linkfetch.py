@@ -14,6 +14,7 @@ from gripproxy.edge.fetch import Fetch
 from gripproxy.grip.headers import Headers, first
 from gripproxy.grip.links import LinkError, resolve, split
 from gripproxy.grip.response import Response
+from gripproxy.pipe import STREAM
 from gripproxy.routes import Route
 from gripproxy.sessions.answer import LinkAnswer, Reader, Reading
 from gripproxy.sessions.keeper import LinkRequest
@@ -36,7 +37,7 @@ class LinkFetches:
         self._worker = worker
         self._asking: dict[Question, LinkAnswer] = {}
         self.asked = 0
-        """Requests made to backends, for the counters."""
+        """Requests made to backends but for further pages, for the counters."""
 
     def fetch(self, request: LinkRequest, reader: Reader) -> Reading:
         """Fetch a link for a reader, which is called in later turns of the loop."""
@@ -75,7 +76,9 @@ class LinkFetches:
         return reading
 
     def _start(self, route: Route, request: LinkRequest, answer: LinkAnswer, asked: Asked) -> None:
-        self.asked += 1
+        if not request.more:
+            self.asked += 1
+            self._worker.tally.asked(route.id if route.explicit_id else b"", STREAM)
         answer.source = LinkFetch(self._worker, route, request, answer, asked)
 
     def _gone(self, answer: LinkAnswer) -> bool:

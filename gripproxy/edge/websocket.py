@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from gripproxy.grip.deflate import Inflater
 from gripproxy.grip.frames import Assembler, Close, Data, FrameParser, Ping, ProtocolError
+from gripproxy.pipe import SOCKET
 from gripproxy.sessions.websocket import CLOSE_TIMEOUT, WebSocketSession
 from gripproxy.sessions.wheel import Alarm
 
@@ -134,6 +135,8 @@ class WebSocketClient(asyncio.Protocol):
 
     def cut(self, why: str) -> None:
         self._worker.slow_client(self, why)
+        if self.session is not None:
+            self._worker.tally.slow(self.session.rate_key, SOCKET)
         self.transport.abort()
 
     def note(self, text: str) -> None:

@@ -13,7 +13,7 @@ import orjson
 from gripproxy.grip import tnet
 from gripproxy.grip.item import Item
 
-__all__ = ["FIGURES", "LATENCIES", "REPEAT_FROM", "REPEAT_UNTIL", "Rounds", "blocks", "contents", "encode"]
+__all__ = ["FIGURES", "LATENCIES", "RECOVERY", "REPEAT_FROM", "REPEAT_UNTIL", "Rounds", "blocks", "contents", "encode"]
 
 FIGURES: Final = (
     "requests-received",
@@ -36,6 +36,11 @@ FIGURES: Final = (
     "server-messages-sent",
 )
 """What a worker counts per route id, in the order in which it tells the handler."""
+
+RECOVERY: Final = ("gaps", "recoveries", "requests", "slow-clients")
+"""What a worker counts per route id and mode of what clients missed, in the order in which it tells the handler: times
+a session noticed that it missed something; times it had its backend asked for that, or because it was quiet; requests
+to backends for held clients; clients cut off because they did not read."""
 
 LATENCIES: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Bounds in seconds of the histogram of times to a backend's response."""

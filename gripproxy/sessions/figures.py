@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gripproxy.grip.item import Item
-from gripproxy.grip.stats import FIGURES, blocks, contents
+from gripproxy.grip.stats import FIGURES, RECOVERY, blocks, contents
 from gripproxy.pipe import RESPONSE, SOCKET
 
 __all__ = ["PHASES", "Figures", "Ledger"]
@@ -115,7 +115,7 @@ class Ledger:
     ``block_size`` in bytes; 0: blocks are not counted.
     """
 
-    __slots__ = ("block_size", "gaps", "others", "recoveries", "routed", "routes", "unsent")
+    __slots__ = ("block_size", "gaps", "others", "questions", "recoveries", "recovery", "routed", "routes", "unsent")
 
     def __init__(self, block_size: int = 0) -> None:
         self.block_size = block_size
@@ -128,7 +128,11 @@ class Ledger:
         self.gaps = 0
         """Times a session noticed that it had missed something."""
         self.recoveries = 0
-        """Questions to backends for what was missed."""
+        """Times a session had its backend asked for what it may have missed."""
+        self.questions = 0
+        """Requests to backends for that by WebSockets."""
+        self.recovery: dict[tuple[bytes, int], list[int]] = {}
+        """By route id and mode, since it was last told: numbers in the order of RECOVERY."""
 
     def of(self, route: bytes) -> Figures:
         """Return the figures of a route id; empty: of all routes without one."""
@@ -136,6 +140,31 @@ class Ledger:
         if figures is None:
             figures = self.routes[route] = Figures(route)
         return figures
+
+    def gap(self, route: bytes, mode: int) -> None:
+        """A session noticed that it has missed something."""
+        self.gaps += 1
+        self._recovery(route, mode)[0] += 1
+
+    def recovering(self, route: bytes, mode: int) -> None:
+        """A session has its backend asked for what it may have missed."""
+        self.recoveries += 1
+        self._recovery(route, mode)[1] += 1
+
+    def asked(self, route: bytes, mode: int) -> None:
+        """A request for held clients goes to a backend."""
+        self._recovery(route, mode)[2] += 1
+
+    def slow(self, route: bytes, mode: int) -> None:
+        """A client is cut off because it does not read."""
+        self._recovery(route, mode)[3] += 1
+
+    def _recovery(self, route: bytes, mode: int) -> list[int]:
+        key = (route, mode)
+        numbers = self.recovery.get(key)
+        if numbers is None:
+            numbers = self.recovery[key] = [0] * len(RECOVERY)
+        return numbers
 
     def dropped(self, reason: str, count: int = 1) -> None:
         """Deliveries were not made."""

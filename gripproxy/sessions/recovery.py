@@ -44,6 +44,10 @@ class Recovering(Updatable, Protocol):
     """A session with a ``Recovery``, as that sees it."""
 
     @property
+    def mode(self) -> int: ...
+    @property
+    def rate_key(self) -> bytes: ...
+    @property
     def keeper(self) -> Keeper: ...
     @property
     def subscriptions(self) -> tuple[Subscription, ...]: ...
@@ -189,7 +193,7 @@ class Recovery:
         if self._missed is None:
             self._missed = set()
         self._missed.add(channel)
-        self.owner.keeper.table.ledger.gaps += 1
+        self.owner.keeper.table.ledger.gap(self.owner.rate_key, self.owner.mode)
 
     def _keep(self, subscription: Subscription, item: Item, action: str | None) -> bool:
         """Have the item wait for the answer."""
@@ -236,7 +240,7 @@ class Recovery:
             self.behind = True
             return False
         self.asking = True
-        owner.keeper.table.ledger.recoveries += 1
+        owner.keeper.table.ledger.recovering(owner.rate_key, owner.mode)
         self._again = self.paused = False
         self._open, self.newer = self.newer, False
         self._had = {s.channel.name: s.prev_id for s in owner.subscriptions if s.prev_id is not None}

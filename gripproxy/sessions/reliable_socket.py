@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
 from gripproxy.grip.item import Item
+from gripproxy.pipe import SOCKET
 from gripproxy.sessions.channels import Subscription
 from gripproxy.sessions.keeper import Keeper
 from gripproxy.sessions.recovery import Recovery
@@ -74,6 +75,16 @@ class ReliableSocket:
     def keeper(self) -> Keeper:
         """What all sessions share."""
         return self.session.keeper
+
+    @property
+    def mode(self) -> int:
+        """It is a WebSocket."""
+        return SOCKET
+
+    @property
+    def rate_key(self) -> bytes:
+        """The route's id if the operator gave it one."""
+        return self.session.rate_key
 
     @property
     def subscriptions(self) -> tuple[Subscription, ...]:
@@ -228,6 +239,9 @@ class ReliableSocket:
         self.first = False
         self._unnamed = {s.channel.name for s in self.subscriptions if s.prev_id is not None}
         self._asked = self.keeper.updates.begin(self.update_lane)
+        ledger = self.keeper.table.ledger
+        ledger.questions += 1
+        ledger.asked(self.rate_key, SOCKET)
         return last_ids
 
     def answered(self, part: bool) -> bool:

@@ -150,7 +150,7 @@ class ResponseHold(Hold[ResponseTerms]):
             if item.id is not None and item.id == last:
                 return False
             if item.prev_id != last:
-                self.keeper.table.ledger.gaps += 1
+                self.keeper.table.ledger.gap(self.rate_key, self.mode)
                 self.keeper.updates.add(self)
                 return False
             if self._filters is not None and self._filters.full:

@@ -211,6 +211,27 @@ class TestFigures:
         watched.house.worker.tally.anew()
         assert watched.told()[0] == {b"": {"now": 1, "peak": 1}}
 
+    def test_recoveries_are_told_with_the_totals_once_there_is_a_handler(self) -> None:
+        watched = Watched("h,id=first one:80", watch=False)
+        tally = watched.house.worker.tally
+        tally.gap(b"first", pipe.STREAM)
+        tally.recovering(b"first", pipe.STREAM)
+        watched.house.pipe.take()
+        watched.house.pass_time(1)
+        told = [message[1] for message in watched.house.pipe.take() if message[0] == pipe.STATS]
+        assert told == [{"gaps": 1, "recoveries": 1, "recovery": [(b"first", pipe.STREAM, (1, 1, 0, 0))]}]
+        tally.asked(b"first", pipe.STREAM)
+        assert tally.recovered() == {"recovery": [(b"first", pipe.STREAM, (0, 0, 1, 0))]}
+        assert tally.recovered() == {}
+
+    def test_a_slow_client_counts_for_its_route(self) -> None:
+        watched = Watched("h,id=first one:80", watch=False, stream_buffer_max=1000)
+        browser = watched.hold(b"stream")
+        browser.blocks()
+        for _ in range(11):
+            watched.house.publish(Item(b"ch", stream=StreamFormat("send", b"x" * 90)))
+        assert watched.house.worker.tally.recovery == {(b"first", pipe.STREAM): [0, 0, 0, 1]}
+
     def test_latencies_of_backends(self) -> None:
         watched = Watched(watch=False)
         watched.ask()

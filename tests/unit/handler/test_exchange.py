@@ -307,9 +307,11 @@ class TestMessages:
     def test_counts_and_stats_are_taken(self, exchange: Exchange, worker: Worker) -> None:
         subscribe(exchange, worker)
         exchange.told(worker, (pipe.COUNT, b"ch", pipe.STREAM, 4), 0)
-        exchange.told(worker, (pipe.STATS, {"sent": 2}, {"queue": 3}), 0)
+        news = {"sent": 2, "slow-clients": 1, "recovery": [(b"r", pipe.STREAM, (1, 1, 1, 1))]}
+        exchange.told(worker, (pipe.STATS, news, {"queue": 3}), 0)
         assert exchange.audience(item(b"x")) == 4
-        assert exchange.counters.workers == {"sent": 2}
+        assert exchange.counters.workers == {"sent": 2, "slow-clients": 1}
+        assert exchange.delivery()["slow-clients"] == 1
         assert exchange.gauges == {worker: {"queue": 3}}
         exchange.left(worker, 0)
         assert exchange.gauges == {}

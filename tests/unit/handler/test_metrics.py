@@ -94,6 +94,7 @@ def test_what_workers_tell(house: House) -> None:
             "gaps": 1,
             "recoveries": 2,
             "link-requests": 1,
+            "questions": 8,
             "slow-clients": 6,
         },
         {"held-stream": 5},
@@ -111,6 +112,7 @@ def test_what_workers_tell(house: House) -> None:
     assert samples["pp_gaps_total"] == 1
     assert samples["pp_recoveries_total"] == 2
     assert samples["pp_recovery_requests_total{kind=link}"] == 1
+    assert samples["pp_recovery_requests_total{kind=socket}"] == 8
     assert samples["pp_slow_clients_total"] == 6
 
 

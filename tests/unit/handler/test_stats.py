@@ -45,6 +45,7 @@ class House:
     def _emit(self, kind: str, fields: dict[str, Any]) -> None:
         fields = dict(fields)
         assert fields.pop("from") == b"me"
+        self.stats.sent += 1
         self.events.append((kind, fields))
 
     def listen(self, *kinds: str, fresh: tuple[str, ...] | None = None) -> None:
@@ -320,6 +321,33 @@ class TestReports:
         with pytest.raises(ValueError, match="2 figures, expected"):
             house.stats.figures("1", (FIGURES_KIND, b"", 1, 1, 0, 0), 0)
 
+    def test_the_one_without_route_is_the_last_and_says_how_many_events_were_sent(self) -> None:
+        house = House("conn", "report", "delivery")
+        house.figures("1", b"", 1, 1)
+        house.figures("1", b"r", 1, 1)
+        house.stats.report(0, {"written": 5}, 10)
+        first = house.take()
+        assert [(kind, fields.get("route")) for kind, fields in first] == [
+            ("delivery", None),
+            ("report", b"r"),
+            ("report", None),
+        ]
+        assert first[-1][1]["events-sent"] == 3
+        assert "events-sent" not in first[1][1]
+        house.stats.told("1", [(b"a", b"r", False, b"", False)])
+        house.stats.report(0, {"written": 5}, 20)
+        assert house.take()[-1][1]["events-sent"] == 6
+
+    def test_there_is_one_without_route_whenever_events_were_sent(self) -> None:
+        house = House("sub", "report")
+        house.figures("1", b"r", 0, 1, minutes=1)
+        assert self.reports(house).keys() == {b"r", b""}
+        assert self.reports(house).keys() == {b"r", b""}
+        assert self.reports(house) == {}
+        house.join("1", b"ch", STREAM, 1)
+        assert self.reports(house)[b""]["events-sent"] == 6
+        assert self.reports(house) == {}
+
     def test_deliveries(self) -> None:
         house = House("delivery")
         house.stats.report(0, {"written": 5, "dropped-filter": 0}, 1)
@@ -328,3 +356,37 @@ class TestReports:
         assert house.take() == []
         house.stats.report(0, {"written": 6, "dropped-filter": 2, "dropped-other": 1}, 3)
         assert house.take() == [("delivery", {"written": 1, "dropped-filter": 2, "dropped-other": 1})]
+
+
+class TestRecoveries:
+    def test_they_are_told_by_route_and_transport_when_there_were_any(self) -> None:
+        house = House("recovery")
+        house.stats.recovered([(b"r", STREAM, (2, 1, 1, 0)), (b"", SOCKET, (0, 1, 1, 0))])
+        house.stats.recovered([(b"r", STREAM, (1, 1, 0, 1))])
+        assert house.beat() == [
+            (
+                "recovery",
+                {
+                    "route": b"r",
+                    "transport": b"http-stream",
+                    "gaps": 3,
+                    "recoveries": 2,
+                    "requests": 1,
+                    "slow-clients": 1,
+                },
+            ),
+            ("recovery", {"transport": b"ws-message", "gaps": 0, "recoveries": 1, "requests": 1, "slow-clients": 0}),
+        ]
+        assert house.beat(2) == []
+
+    def test_what_happened_while_nobody_listened_is_not_told_later(self) -> None:
+        house = House()
+        house.stats.recovered([(b"", RESPONSE, (1, 0, 1, 0))])
+        assert house.beat() == []
+        house.listen("recovery")
+        assert house.beat(2) == []
+
+    @pytest.mark.parametrize("news", [[(b"r", STREAM, (1, 2))], [(b"r", STREAM)], [1]])
+    def test_those_of_another_version_are_refused(self, news: Any) -> None:
+        with pytest.raises((ValueError, TypeError)):
+            House().stats.recovered(news)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import zmq.asyncio
 
 from gripproxy import pipe
 from gripproxy.grip.item import Item, StreamFormat
+from gripproxy.grip.stats import FIGURES
 from handler.exchange import Exchange
 from handler.stats import KINDS, Stats, StatsSettings
 from handler.statsocket import StatsSocket, kinds_of
@@ -89,6 +91,14 @@ async def house(request: pytest.FixtureRequest) -> AsyncIterator[House]:
     place.close()
 
 
+def plain(body: bytes) -> dict[str, Any]:
+    """Names and whatever they have, of an event of either format."""
+    if body[:1] == b"J":
+        found: dict[str, Any] = json.loads(body[1:])
+        return found
+    return {name.decode(): value for name, value in tnetstring.loads(body[1:]).items()}
+
+
 async def next_of(sock: zmq.asyncio.Socket, kind: bytes) -> bytes:
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -140,5 +150,22 @@ async def test_reports_come_by_themselves(house: House) -> None:
     sock = house.subscriber(b"")
     await house.until(set(KINDS))
     house.exchange.accept(Item(b"ch", stream=StreamFormat(content=b"x")), 0)
-    assert await next_of(sock, b"report")
     assert await next_of(sock, b"delivery")
+    assert await next_of(sock, b"report")
+
+
+async def test_the_last_report_tells_how_many_events_were_sent(house: House) -> None:
+    sock = house.subscriber(b"")
+    await house.until(set(KINDS))
+    house.exchange.told(house.worker, (pipe.FIGURES, b"named", 1, 1, *range(len(FIGURES))), 0)
+    house.socket.close()
+    kinds = []
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            name, _, body = (await sock.recv()).partition(b" ")
+            kinds.append(name)
+            fields = plain(body)
+            if name == b"report" and "route" not in fields:
+                break
+    assert kinds[-2:] == [b"report", b"report"]
+    assert fields["events-sent"] == len(kinds)

@@ -127,3 +127,13 @@ class TestLedger:
         ledger.dropped("filter")
         ledger.dropped("filter", 2)
         assert ledger.unsent == {"filter": 3}
+
+    def test_recoveries_by_route_and_mode(self) -> None:
+        ledger = Ledger()
+        ledger.gap(b"r", STREAM)
+        ledger.gap(b"r", STREAM)
+        ledger.recovering(b"r", STREAM)
+        ledger.asked(b"r", STREAM)
+        ledger.slow(b"", SOCKET)
+        assert ledger.recovery == {(b"r", STREAM): [2, 1, 1, 0], (b"", SOCKET): [0, 0, 0, 1]}
+        assert (ledger.gaps, ledger.recoveries) == (2, 1)

@@ -15,6 +15,7 @@ from gripproxy.grip.frames import CLOSE, TEXT, close_payload
 from gripproxy.grip.headers import Headers
 from gripproxy.grip.item import Item, MessageFormat, StreamFormat
 from gripproxy.grip.response import Response
+from gripproxy.pipe import SOCKET
 from gripproxy.sessions.over_http import LastIds, OverHttp
 from gripproxy.sessions.reliable_socket import PASSED_MAX
 from tests.unit.sessions.doubles import House, Socket, SocketClient, socket_session
@@ -145,6 +146,13 @@ class TestItems:
         talk.updates()
         assert talk.heard() == texts(2, 3, 4, 5)
         assert talk.posted() == []
+
+    def test_a_question_counts_as_a_gap_a_recovery_and_a_request(self, talk: Talk) -> None:
+        talk.publish(item(7))
+        talk.updates()
+        ledger = talk.house.table.ledger
+        assert ledger.recovery == {(b"", SOCKET): [1, 1, 1, 0]}
+        assert ledger.questions == 1
 
     def test_of_channels_without_ids_are_all_taken(self) -> None:
         talk = Talk().open(subscribe(1), subscribe(None, b"other"))
