@@ -48,7 +48,8 @@ def items_of_json(body: bytes) -> list[Item]:
         if type(document) is list:
             raise NoObject("top level is an array")
         raise BadJson("top level is neither object nor array")
-    return [parse_json(item) for item in _list_in(document, "items")]
+    items = _list_in(document, "items")
+    return [parse_json(items[0])] if len(items) == 1 else [parse_json(item) for item in items]
 
 
 def items_of_args(args: dict[Any, Any]) -> list[Item]:

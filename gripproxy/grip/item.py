@@ -57,6 +57,12 @@ _ACTIONS: Final[dict[bytes, MessageAction]] = {
 }
 _TYPES: Final[dict[bytes, MessageType]] = {b"text": "text", b"binary": "binary", b"ping": "ping", b"pong": "pong"}
 
+_NAMES: Final = {
+    name: name.encode()
+    for name in ("channel", "content", "formats", "http-response", "http-stream", "id", "prev-id", "ws-message")
+}
+"""Keys that nearly every item has."""
+
 NO_META: Final[dict[bytes, bytes]] = {}
 """The meta of every item without one: shared, not to be written to."""
 
@@ -462,7 +468,14 @@ def _to_bytes(value: object, depth: int) -> object:
     if type(value) is list:
         return [_to_bytes(v, depth - 1) for v in value]
     if type(value) is dict:
-        return {k.encode("utf-8", "replace"): _to_bytes(v, depth - 1) for k, v in value.items()}
+        decoded: dict[bytes, object] = {}
+        for k, v in value.items():
+            if type(v) is str:
+                v = v.encode("utf-8", "replace")
+            elif type(v) is dict or type(v) is list:
+                v = _to_bytes(v, depth - 1)
+            decoded[_NAMES.get(k) or k.encode("utf-8", "replace")] = v
+        return decoded
     return value
 
 
