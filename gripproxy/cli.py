@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "handler": "run the handler by itself, under another supervisor",
     "publish": "publish messages, as pushpin-publish does",
     "reload": "replace the processes of the running service, without losing a client",
+    "top": "show live what happens, from the stats socket, Pushpin's too",
     "check": "check the configuration and the routes, and print what each route does",
 }
 
@@ -42,6 +43,16 @@ def _whole(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise argparse.ArgumentTypeError(f"must be a whole number, not '{text}'")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.1 <= value <= 3600:
+        raise argparse.ArgumentTypeError(f"must be 0.1 to 3600 seconds, not '{text}'")
+    return value
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +100,21 @@ def _command_parser(command: str) -> argparse.ArgumentParser:
     if command == "reload":
         parser.add_argument("--handler", action="store_true", help="replace the handler too, after the workers")
         parser.add_argument("--no-wait", action="store_true", help="return when it has begun")
+    if command == "top":
+        _top_options(parser)
     return parser
+
+
+def _top_options(parser: argparse.ArgumentParser) -> None:
+    from gripproxy.top.view import SORTS
+
+    add, sorts = parser.add_argument, list(SORTS["channels"])
+    add("--spec", metavar="ADDR", action="append", help="stats socket, repeatable (default: stats_spec of the config)")
+    add("--interval", metavar="S", type=_seconds, default=2.0, help="seconds between two looks (default 2)")
+    add("--sort", choices=sorts, default=sorts[0], metavar="BY", help=f"order of channels: {', '.join(sorts)}")
+    add("--filter", metavar="TEXT", default="", help="only what has this text in its name")
+    add("--once", action="store_true", help="print one snapshot as text, taken over the interval")
+    add("--rows", metavar="N", type=_whole, default=20, help="channels that --once prints (default 20)")
 
 
 def _split_command(argv: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -180,6 +205,31 @@ def _reload(config: Config, *, handler: bool, wait: bool) -> int:
     return 0
 
 
+def _top(options: argparse.Namespace) -> int:
+    from gripproxy.top import watch
+    from gripproxy.top.source import SourceError, reachable
+    from gripproxy.top.terminal import TerminalError
+    from gripproxy.top.view import View
+
+    # With an address the configuration does not matter: it may be another machine's.
+    specs = options.spec or [load(options).handler.stats_spec]
+    if specs == [""] and not options.spec:
+        raise ConfigError(options.config, None, "stats_spec is empty: set it in [handler], or name one with --spec")
+    endpoints = [reachable(spec) for spec in specs]
+    view = View(options.sort, options.filter)
+    try:
+        if options.once:
+            print(watch.once(endpoints, view, options.interval, options.rows), end="")
+            return 0
+        return watch.live(endpoints, view, options.interval)
+    except watch.NobodyThere as error:
+        print(f"gripproxy top: error: {error}", file=sys.stderr)
+        return 1
+    except (SourceError, TerminalError) as error:
+        print(f"gripproxy top: error: {error}", file=sys.stderr)
+        return USAGE_ERROR
+
+
 def _start_alone(config: Config, child: Child) -> None:
     """Do what the runner does for its children, for a process that runs by itself."""
     if not child.supervised:
@@ -198,6 +248,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _main_parser() if command is None else _command_parser(command)
     options = parser.parse_args(rest)
     try:
+        if command == "top":
+            return _top(options)
         config = load(options)
         if command is None:
             return _run(config)

@@ -14,6 +14,8 @@ import pytest
 from gripproxy import __version__, cli
 from gripproxy.config import Config, load_config
 from gripproxy.orders import orders_path
+from gripproxy.top import watch
+from gripproxy.top.view import View
 
 
 @dataclasses.dataclass
@@ -129,6 +131,37 @@ class TestCommands:
         assert cli.main(["reload", f"--config={conf}"]) == 1
         assert "no running gripproxy has its runtime files there" in capsys.readouterr().err
 
+    def test_top(self, conf: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        seen: list[tuple[Any, ...]] = []
+
+        def live(endpoints: list[str], view: View, interval: float) -> int:
+            seen.append((endpoints, view.sort, view.filter, interval))
+            return 0
+
+        def once(endpoints: list[str], view: View, interval: float, rows: int) -> str:
+            seen.append((endpoints, view.sort, view.filter, interval, rows))
+            if len(seen) > 3:
+                raise watch.NobodyThere("nobody answers")
+            return "figures\n"
+
+        monkeypatch.setattr(watch, "live", live)
+        monkeypatch.setattr(watch, "once", once)
+        assert cli.main(["top"]) == 0
+        with open(conf, "a") as file:
+            file.write("[global]\nport_offset=3\n[handler]\nstats_spec=tcp://*:5000\n")
+        # What is bound everywhere is asked for here.
+        assert cli.main(["--config", conf, "top", "--interval=0.5", "--sort=items", "--filter", "x"]) == 0
+        specs = ["--spec=tcp://[::]:1", "--spec", "ipc:///s"]
+        assert cli.main(["top", *specs, "--once", "--rows", "5", "--config=/no/such"]) == 0
+        assert seen == [
+            ([load_config(None).handler.stats_spec], "deliveries", "", 2.0),
+            (["tcp://127.0.0.1:5003"], "items", "x", 0.5),
+            (["tcp://[::1]:1", "ipc:///s"], "deliveries", "", 2.0, 5),
+        ]
+        assert capsys.readouterr() == ("figures\n", "")
+        assert cli.main(["top", "--once"]) == 1
+        assert capsys.readouterr() == ("", "gripproxy top: error: nobody answers\n")
+
     def test_publish_has_its_own_options(self, calls: Calls) -> None:
         assert cli.main(["publish", "--spec", "x", "check", "worker"]) == 14
         assert calls.entries == [("publish", ["--spec", "x", "check", "worker"])]
@@ -172,7 +205,9 @@ class TestOptions:
         assert stop.value.code == 0
         assert capsys.readouterr().out == f"gripproxy {__version__}\n"
 
-    @pytest.mark.parametrize("argv", [["--help"], ["worker", "--help"], ["handler", "--help"], ["check", "--help"]])
+    @pytest.mark.parametrize(
+        "argv", [["--help"], ["worker", "--help"], ["handler", "--help"], ["check", "--help"], ["top", "--help"]]
+    )
     def test_help(self, argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as stop:
             cli.main(argv)
@@ -211,6 +246,21 @@ class TestRefused:
     def test_id(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert "argument --id: must be a whole number, not 'x'" in refused(["--id", "x"], capsys)
         assert "--id must be 0 to 6553, not 9999" in refused(["--id", "9999"], capsys)
+
+    def test_top(self, conf: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert refused(["top", f"--config={conf}"], capsys) == (
+            f"gripproxy top: error: {conf}: stats_spec is empty: set it in [handler], or name one with --spec"
+        )
+        assert refused(["top", "--once", "--spec=nowhere"], capsys) == (
+            "gripproxy top: error: cannot connect to 'nowhere': Invalid argument; an address is for example "
+            "ipc:///run/gripproxy/pushpin-stats or tcp://localhost:5564"
+        )
+        for value in ("0", "x", "nan", "inf"):
+            assert f"must be 0.1 to 3600 seconds, not '{value}'" in refused(["top", "--interval", value], capsys)
+        assert "argument --sort: invalid choice: 'x'" in refused(["top", "--sort", "x"], capsys)
+
+    def test_top_without_a_terminal(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "is no terminal: use --once for one snapshot as text" in refused(["top"], capsys)
 
     def test_missing_config(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert refused(["--config", "/no/such"], capsys) == (

@@ -1,0 +1,417 @@
+"""Draws a snapshot: the screen of the live view, and the plain text of ``--once``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gripproxy.top.amount import UNKNOWN, age, bytes_rate, count, known, rate, shown, spark
+from gripproxy.top.snapshot import EndpointRow, Figure, Snapshot
+from gripproxy.top.view import SORTS, TABLES, Row, View
+
+__all__ = ["MIN_HEIGHT", "MIN_WIDTH", "plain", "screen", "text_of"]
+
+MIN_WIDTH: Final = 40
+MIN_HEIGHT: Final = 8
+"""Columns and lines below which nothing can be shown but a request for more."""
+
+WIDE: Final = 110
+"""Columns from which there is room for more of a table."""
+TALL: Final = 36
+"""Lines from which there is room for routes under the channels, and how many of them."""
+ROUTES: Final = 6
+FIGURES: Final = 5
+"""Lines of the figures above the table."""
+BARS: Final = 12
+"""Width of the lines of bars; wider where there is room."""
+
+
+class _Column(NamedTuple):
+    """A column: heading, the order that sorts by it, what stands in it, how it is aligned, its least width, and the
+    columns that the screen must have for it to be shown."""
+
+    heading: str
+    sort: str
+    cell: Callable[[Row], str]
+    right: bool = True
+    width: int = 0
+    screen: int = 0
+
+
+MEANINGS: Final[dict[str, str]] = {
+    "gaps": "times a session missed something",
+    "recoveries": "times a backend was asked for that, or after quiet",
+    "recovery-requests": "requests to backends for held clients",
+    "written": "items written to clients, or acted upon",
+    "slow-clients": "clients cut off because they did not read",
+    "dropped-filter": "a filter said so",
+    "dropped-filter-queue": "too many waited for a filter's answer",
+    "dropped-unconfirmed": "too many came before a stream could begin",
+    "dropped-message-hwm": "over message_rate, and too many waited",
+    "dropped-duplicate": "items whose id was known",
+    "dropped-sequence": "items that waited for one that did not come",
+}
+"""Fields of ``delivery`` in words; others that come are shown by their names."""
+
+COLUMNS: Final[dict[str, Sequence[_Column]]] = {
+    "channels": (
+        _Column("CHANNEL", "name", lambda row: shown(row.name), False, 12),
+        _Column("RESPONSE", "", lambda row: count(row.response) if row.response else "·"),
+        _Column("STREAM", "subscribers", lambda row: count(row.stream) if row.stream else "·"),
+        _Column("WS", "subscribers", lambda row: count(row.ws) if row.ws else "·", width=5),
+        _Column("ITEMS/s", "items", lambda row: rate(row.items.rate)),
+        _Column("DELIV/s", "deliveries", lambda row: rate(row.deliveries.rate)),
+        _Column("DELIVERIES", "total", lambda row: count(row.deliveries.total)),
+        _Column("LAST", "last", lambda row: age(row.age), width=6),
+    ),
+    "routes": (
+        _Column("ROUTE", "name", lambda row: shown(row.name) or "(without id)", False, 12),
+        _Column("HTTP", "connections", lambda row: count(row.http)),
+        _Column("WS", "connections", lambda row: count(row.ws)),
+        _Column("PEAK", "", lambda row: known(row.peak)),
+        _Column("ACTIVE/s", "activity", lambda row: rate(row.activity.rate)),
+        _Column("DELIV/s", "deliveries", lambda row: rate(row.sent)),
+        _Column("TO CLIENTS", "bytes", lambda row: bytes_rate(row.to_clients)),
+        _Column("FROM BACKENDS", "", lambda row: bytes_rate(row.from_backends)),
+        _Column("FROM CLIENTS", "", lambda row: bytes_rate(row.from_clients), screen=WIDE),
+        _Column("TO BACKENDS", "", lambda row: bytes_rate(row.to_backends), screen=WIDE),
+    ),
+    "instances": (
+        _Column("INSTANCE", "name", lambda row: shown(row.name), False, 16),
+        _Column("CONNS", "connections", lambda row: count(row.connections)),
+        _Column("SUBS", "", lambda row: count(row.subscriptions)),
+        _Column("DELIV/s", "deliveries", lambda row: rate(row.deliveries.rate)),
+        _Column("EVENTS/s", "events", lambda row: rate(row.events.rate)),
+        _Column("MISSED", "", lambda row: known(row.missed)),
+        _Column("REPORT", "", lambda row: age(row.report_age)),
+        _Column("LAST", "last", lambda row: age(row.age), width=6),
+        _Column("SOCKET", "", lambda row: shown(row.endpoint), False, 20, screen=WIDE),
+    ),
+    "drops": (
+        _Column("WHAT", "", lambda row: shown(row[0]).removeprefix("dropped-"), False, 16),
+        _Column("TOTAL", "", lambda row: count(row[1])),
+        _Column("NEWEST", "", lambda row: f"+{count(row[2])}" if row[2] else "·"),
+        _Column("LAST", "", lambda row: age(row[3]), width=6),
+        _Column("MEANING", "", lambda row: MEANINGS.get(row[0], ""), False),
+    ),
+    "events": (
+        _Column("AGE", "", lambda row: age(row.age), width=6),
+        _Column("EVENT", "", lambda row: shown(row.kind), False),
+        _Column("INSTANCE", "", lambda row: shown(row.instance), False, screen=WIDE),
+        _Column("FIELDS", "", lambda row: shown(row.text), False, 20),
+    ),
+}
+
+NOTHING: Final = {
+    "channels": "no channel has subscribers, or items",
+    "routes": "no route has connections",
+    "instances": "no instance has said anything",
+    "drops": "nothing written, nothing dropped (only gripproxy tells, with its reports)",
+    "events": "no event has come",
+}
+
+HELP: Final = (
+    ("Tab ← → 1-5", "channels, routes, instances, drops, events"),
+    ("↑ ↓ j k", "scroll; PgUp PgDn by pages, g G to the ends"),
+    ("s S", "sort by the next column, the one before"),
+    ("/", "filter: only names with this text; Esc clears it"),
+    ("p Space", "pause: figures stand still, events are counted on"),
+    ("? h", "this help"),
+    ("q Ctrl-C", "quit"),
+)
+
+HELP_TEXT: Final = (
+    "Connections are requests that wait or are answered, and WebSockets. Deliveries are subscribers addressed. Items "
+    "are published ones that had subscribers; those taken in, with bytes and peaks, are known from reports only, "
+    "which come now and then. Drops and what was written are told by gripproxy, not by Pushpin."
+)
+
+_STATES: Final = {
+    "live": ("●", "green"),
+    "silent": ("●", "yellow"),
+    "connected": ("●", "yellow"),
+    "waiting": ("○", "red"),
+    "lost": ("○", "red"),
+}
+
+
+def screen(snapshot: Snapshot, view: View, width: int, height: int) -> RenderableType:
+    """Return the screen of so many columns and lines; the help may have more. Scrolls ``view`` to where rows are."""
+    if width < MIN_WIDTH or height < MIN_HEIGHT:
+        return Group(Text(f"needs {MIN_WIDTH} columns and {MIN_HEIGHT} lines", no_wrap=True, overflow="crop"))
+    lines: list[RenderableType] = [_title(snapshot, view, width)]
+    lines += [_line(text) for text in _sockets(snapshot, most=max(1, height // 12))]
+    if view.help:
+        return Group(*lines, Text(), _help())
+    used = len(lines)
+    if height >= MIN_HEIGHT + 8:
+        lines += [Text(), _figures(snapshot, width)]
+        used += 1 + FIGURES
+    warnings = _warnings(snapshot)[: max(0, height - used - 6)]
+    lines += [*(_line(text) for text in warnings), Text()]
+    used += len(warnings) + 1
+    rows = view.rows(snapshot)
+    routes = view.rows(snapshot, "routes")[:ROUTES] if view.table == "channels" and height >= TALL else []
+    below = len(routes) + 2 if routes else 0
+    window = view.window(len(rows), height - used - 2 - below)
+    if rows:
+        lines.append(_table(view.table, [rows[place] for place in window], view.sort, width))
+    else:
+        why = f"nothing has '{shown(view.filter)}' in its name" if view.filter else NOTHING[view.table]
+        lines.append(_line(Text(f" {why}", style="dim")))
+    lines += [Text()] * (height - used - 1 - len(window) - 1 - below)
+    if routes:
+        lines += [Text(), _table("routes", routes, "", width)]
+    lines.append(_foot(view, window, len(rows), width))
+    return Group(*lines)
+
+
+def plain(snapshot: Snapshot, view: View, rows: int) -> RenderableType:
+    """Return a snapshot as text of any length: all figures, then every table, of channels the first ``rows``."""
+    lines: list[RenderableType] = list(_sockets(snapshot, most=len(snapshot.endpoints)))
+    lines += [*_warnings(snapshot), Text(), _rates(snapshot), Text()]
+    lines += [_present(snapshot), Text()]
+    for table in ("channels", "routes", "instances", "drops"):
+        found = view.rows(snapshot, table)
+        if not found:
+            lines += [Text(f"{table}: {NOTHING[table]}"), Text()]
+            continue
+        shown_rows = found[:rows] if table == "channels" else found
+        lines.append(_table(table, shown_rows, view.sorts[table]))
+        if len(found) > len(shown_rows):
+            lines.append(Text(f"and {count(len(found) - len(shown_rows))} more"))
+        lines.append(Text())
+    return Group(*lines[:-1])
+
+
+# --- parts of the screen
+
+
+def _line(text: Text) -> Text:
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def _title(snapshot: Snapshot, view: View, width: int) -> Text:
+    text = Text(" gripproxy top ", style="bold", no_wrap=True, overflow="crop")
+    for number, table in enumerate(TABLES, 1):
+        if table == view.table:
+            text.append(f" {number} {table} ", style="reverse")
+        else:
+            text.append(f" {number} {table} ", style="dim")
+    right = "PAUSED " if view.paused else f"for {age(max(1.0, snapshot.watched))} "
+    space = width - text.cell_len - len(right)
+    if space > 0:
+        text.append(" " * space)
+        text.append(right, style="bold yellow" if view.paused else "dim")
+    return text
+
+
+def _sockets(snapshot: Snapshot, most: int) -> list[Text]:
+    """Return a line for each stats socket, those with trouble first; one that sums them up if there are too many."""
+    order = list(_STATES)
+    rows = sorted(snapshot.endpoints, key=lambda row: -order.index(row.state))
+    lines = [_socket(row) for row in rows]
+    if len(lines) <= most:
+        return lines
+    states = [row.state for row in rows]
+    summary = ", ".join(f"{states.count(state)} {state}" for state in order if state in states)
+    return [*lines[: most - 1], Text(f"  and {len(lines) - most + 1} more sockets; all: {summary}", style="dim")]
+
+
+def _socket(row: EndpointRow) -> Text:
+    dot, style = _STATES[row.state]
+    said = {
+        "live": "live",
+        "silent": f"silent for {age(row.seconds)}",
+        "connected": f"connected for {age(max(1.0, row.seconds))}, nothing has come yet",
+        "waiting": f"not there, waiting for {age(max(1.0, row.seconds))}",
+        "lost": f"lost for {age(max(1.0, row.seconds))}, waiting; what is shown is from before",
+    }[row.state]
+    text = Text(f" {dot} ", style=style).append(shown(row.name)).append(f"  {said}", style=style)
+    return text.append(f" ({row.why})", style=style) if row.why else text
+
+
+def _figures(snapshot: Snapshot, width: int) -> Table:
+    """Return what is there, at the left, and what happens, at the right: FIGURES lines."""
+    modes = snapshot.subscribers
+    bars = BARS + max(0, width - 90) // 2
+    left = [
+        (
+            " connections",
+            _least(snapshot.http + snapshot.ws, snapshot.connections_full),
+            f"http {count(snapshot.http)}  ws {count(snapshot.ws)}",
+        ),
+        ("", "", f"tls {count(snapshot.tls)}  peak {known(snapshot.peak)}"),
+        (
+            " subscribers",
+            _least(sum(modes.values()), snapshot.subscriptions_full),
+            f"response {count(modes['response'])}  stream {count(modes['stream'])}",
+        ),
+        ("", "", f"ws {count(modes['ws'])}  channels {_least(snapshot.subscribed, bool(snapshot.channels_left_out))}"),
+        _drops(snapshot),
+    ]
+    right = [
+        ("requests", rate(snapshot.requests.rate), spark(snapshot.requests_history, bars)),
+        ("new", rate(snapshot.new.rate), f"gone {rate(snapshot.gone.rate)}"),
+        ("items", rate(snapshot.items.rate), f"taken in {rate(snapshot.received)}"),
+        ("deliveries", rate(snapshot.deliveries.rate), spark(snapshot.deliveries_history, bars)),
+        ("to clients", "", bytes_rate(snapshot.sent_bytes)),
+    ]  # fmt: skip
+    grid = Table.grid(padding=(0, 1), expand=True)
+    grid.add_column(width=12, no_wrap=True, style="dim")
+    grid.add_column(min_width=7, justify="right", no_wrap=True, style="bold")
+    grid.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    grid.add_column(width=10, no_wrap=True, style="dim")
+    grid.add_column(min_width=7, justify="right", no_wrap=True, style="bold")
+    grid.add_column(width=max(bars, 14), no_wrap=True, overflow="ellipsis")
+    for one, other in zip(left, right, strict=True):
+        grid.add_row(*one, *other)
+    return grid
+
+
+def _least(value: int | None, low: bool) -> str:
+    """Return a count that is too low if ``low``."""
+    return f"≥{known(value)}" if low else known(value)
+
+
+def _drops(snapshot: Snapshot) -> tuple[str, Any, Any]:
+    """Return what was not delivered since the view began, by reason, and how many clients did not read."""
+    outcomes = snapshot.outcomes
+    drops = {name.removeprefix("dropped-"): one.total for name, one in outcomes.items() if name.startswith("dropped-")}
+    total = sum(drops.values())
+    words = [f"{shown(name)} {count(n)}" for name, n in sorted(drops.items(), key=lambda item: -item[1]) if n]
+    if (slow := outcomes.get("slow-clients")) and slow.total:
+        words.insert(0, f"slow clients {count(slow.total)}")
+    style = "yellow" if words else ""
+    return " drops", Text(count(total) if drops else UNKNOWN, style=style), Text("  ".join(words), style=style)
+
+
+def _warnings(snapshot: Snapshot) -> list[Text]:
+    """Return what limits the truth of the figures, a line each."""
+    found = []
+    if snapshot.malformed:
+        messages = "message" if snapshot.malformed == 1 else "messages"
+        found.append(f"{count(snapshot.malformed)} malformed {messages}, the last one: {shown(snapshot.malformed_why)}")
+    if snapshot.unknown:
+        found.append(f"{count(snapshot.unknown)} events of types that are not known here")
+    if snapshot.missed:
+        found.append(f"{count(snapshot.missed)} events were sent and did not arrive: figures are too low")
+    if snapshot.overruns:
+        found.append("this view did not keep up: events may be missing")
+    if snapshot.connections_full or snapshot.subscriptions_full:
+        found.append("there is more than is kept in mind: figures with ≥ are too low")
+    if snapshot.settling > 0:
+        found.append(f"connections from before are told of within {age(snapshot.settling)}, and count as new then")
+    return [Text(f" ! {text}", style="yellow") for text in found]
+
+
+def _table(table: str, rows: Sequence[Row], sort: str, width: int = 0) -> Table:
+    """Return rows as a table for a screen of so many columns; 0: as wide as it needs to be, nothing is cut."""
+    free = COLUMNS[table][-1 if table in ("events", "drops") else 0]
+    columns = [column for column in COLUMNS[table] if not width or column.screen <= width]
+    drawn = Table(
+        box=None,
+        padding=(0, 1),
+        pad_edge=bool(width),
+        # Figures far from the name they belong to are hard to read.
+        width=(width if table == "events" else min(width, WIDE + 30)) or None,
+        header_style="dim",
+    )
+    for column in columns:
+        sorted_by = width and sort and column.sort == sort
+        drawn.add_column(
+            Text(column.heading, style="bold underline") if sorted_by else column.heading,
+            justify="right" if column.right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=column.width if width else None,
+            ratio=1 if width and column is free else None,
+        )
+    for row in rows:
+        drawn.add_row(*(Text(column.cell(row)) for column in columns))
+    return drawn
+
+
+def _foot(view: View, window: range, rows: int, width: int) -> Text:
+    text = Text(no_wrap=True, overflow="crop")
+    if view.editing:
+        return text.append(" filter: ", style="bold").append(shown(view.filter)).append("▏  Enter keeps, Esc leaves it")
+    keys = [
+        ("q", "quit"),
+        ("?", "help"),
+        ("p", "pause"),
+        ("/", f"filter: {shown(view.filter)}" if view.filter else "filter"),
+    ]
+    if SORTS[view.table]:
+        keys.append(("s", f"sort: {view.sort}"))
+    for key, what in keys:
+        text.append(f" {key}", style="bold").append(f" {what} ", style="dim")
+    where = f"{window.start + 1}-{window.stop} of {count(rows)} " if rows else ""
+    space = width - text.cell_len - len(where)
+    return text.append(" " * space).append(where, style="dim") if space > 0 else text
+
+
+def _help() -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column()
+    for key, what in HELP:
+        grid.add_row(f" {key}", what)
+    return Group(grid, Text(), Text(HELP_TEXT), Text(), Text(" any key goes back", style="dim"))
+
+
+# --- plain text
+
+
+def _rates(snapshot: Snapshot) -> Table:
+    table = Table(box=None, padding=(0, 1), pad_edge=False)
+    table.add_column("PER SECOND", min_width=24)
+    table.add_column("RATE", justify="right", min_width=10)
+    table.add_column("TOTAL", justify="right", min_width=10)
+    rows: list[tuple[str, Figure]] = [
+        ("requests", snapshot.requests),
+        ("new connections", snapshot.new),
+        ("gone connections", snapshot.gone),
+        ("items", snapshot.items),
+        ("deliveries", snapshot.deliveries),
+    ]
+    rows += [(f"  {name}", figure) for name, figure in snapshot.deliveries_by_transport.items()]
+    rows += [("activity", snapshot.activity), ("events", snapshot.all_events)]
+    for name, figure in rows:
+        table.add_row(name, rate(figure.rate), count(figure.total))
+    table.add_row("items taken in (reports)", rate(snapshot.received), count(snapshot.received_total))
+    table.add_row("to clients (reports)", bytes_rate(snapshot.sent_bytes), "")
+    return table
+
+
+def _present(snapshot: Snapshot) -> Table:
+    table = Table(box=None, padding=(0, 1), pad_edge=False)
+    table.add_column("NOW", min_width=24)
+    table.add_column("COUNT", justify="right", min_width=10)
+    full, subscriptions_full = snapshot.connections_full, snapshot.subscriptions_full
+    rows: list[tuple[str, int | None, bool]] = [
+        ("connections", snapshot.http + snapshot.ws, full),
+        ("  http", snapshot.http, full),
+        ("  ws", snapshot.ws, full),
+        ("  with tls", snapshot.tls, full),
+        ("  peak (reports)", snapshot.peak, False),
+        ("subscribers", sum(snapshot.subscribers.values()), subscriptions_full),
+        *((f"  {mode}", value, subscriptions_full) for mode, value in snapshot.subscribers.items()),
+        ("channels with subscribers", snapshot.subscribed, bool(snapshot.channels_left_out)),
+    ]
+    for name, value, low in rows:
+        table.add_row(name, _least(value, low))
+    return table
+
+
+def text_of(renderable: RenderableType, width: int) -> str:
+    """Return a drawing as plain text, without spaces at the ends of lines."""
+    console = Console(width=width, color_system=None, force_terminal=False, legacy_windows=False, _environ={})
+    with console.capture() as capture:
+        console.print(renderable)
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
