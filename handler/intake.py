@@ -25,6 +25,8 @@ MAX_WAITING: Final = 20_000
 MAX_MESSAGE: Final = 64 * 1024 * 1024
 """Longest message taken, in bytes; ZeroMQ closes the connection of a publisher that sends a longer one."""
 
+_NOBLOCK: Final = int(zmq.NOBLOCK)
+
 SHOWN: Final = 120
 """Bytes of a bad item shown in the log."""
 
@@ -37,7 +39,7 @@ class Intake:
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], exchange: Exchange, wait: Callable[[], bool]) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._now = asyncio.get_running_loop().time
         self._context = context
         self._exchange = exchange
         self._wait = wait
@@ -120,8 +122,10 @@ class Intake:
     def _take_pull(self) -> None:
         sock = self._pull
         assert sock is not None
-        data = sock.recv(zmq.NOBLOCK)
-        if sock.getsockopt(zmq.RCVMORE):
+        # A frame knows whether it is the last one; to ask the socket costs four times as much as to read it.
+        frame = sock.recv(_NOBLOCK, copy=False)
+        data = frame.bytes
+        if frame.more:
             parts = 1
             while sock.getsockopt(zmq.RCVMORE):
                 sock.recv(zmq.NOBLOCK)
@@ -135,8 +139,9 @@ class Intake:
             return
         if log.level >= DEBUG:
             log.debug("PULL: item for channel %s", item.channel)
-        self._exchange.counters.pull += 1
-        self._exchange.accept(item, self._loop.time())
+        exchange = self._exchange
+        exchange.counters.pull += 1
+        exchange.accept(item, self._now())
 
     def _take_sub(self) -> None:
         sock = self._sub
@@ -153,7 +158,7 @@ class Intake:
         if log.level >= DEBUG:
             log.debug("SUB: item for channel %s", item.channel)
         self._exchange.counters.sub += 1
-        self._exchange.accept(item, self._loop.time())
+        self._exchange.accept(item, self._now())
 
     def _bad(self, source: str, reason: str, data: bytes) -> None:
         self._exchange.counters.invalid += 1

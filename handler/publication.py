@@ -26,6 +26,8 @@ def parse_message(data: bytes, topic: bytes | None = None) -> Item:
     ``topic`` is given for SUB: it is the channel, whatever the item says. Raises ItemError and tnet.FrameError, the
     publisher's fault both. Source: docs/grip.md §5.6, §5.7.
     """
+    if data[:1] == b"T":
+        return parse_tnet(tnet.loads(data[1:]), topic)
     form, value = tnet.decode_payload(data)
     if form == "tnet":
         return parse_tnet(value, topic)

@@ -235,6 +235,12 @@ def _parse(obj: object, channel: object, json: bool) -> Item:
         raise _wrong(_ITEM, "prev-id")
 
     formats = get(b"formats")
+    if type(formats) is dict and len(formats) == 1 and len(obj) == 2 + (id_ is not None) + (prev_id is not None):
+        # Nearly every item: one format, and nothing besides it.
+        value = formats.get(b"http-stream")
+        if type(value) is dict and len(value) == 1 and type(content := value.get(b"content")) is bytes:
+            only = StreamFormat("send", content)
+            return Item(channel, id_, prev_id, None, only, None, NO_META)  # type: ignore[arg-type]
     if formats is None:
         formats = obj
         if b"http-response" not in obj and b"http-stream" not in obj and b"ws-message" not in obj:
@@ -291,8 +297,6 @@ def _response(value: object, json: bool) -> ResponseFormat:
 
 
 def _stream(value: object, json: bool) -> StreamFormat | None:
-    if type(value) is dict and len(value) == 1 and type(content := value.get(b"content")) is bytes:
-        return StreamFormat("send", content)  # nearly every item
     action = _action(value, _STREAM)
     fields = cast("dict[bytes, object]", value)
     if action == "refresh":

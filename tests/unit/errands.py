@@ -434,16 +434,27 @@ class _Handler(Errand):
         self.exchange.tick(self.loop.time())
 
 
+class _Frame:
+    """One message of one part."""
+
+    __slots__ = ("bytes", "more")
+
+    def __init__(self, data: bytes) -> None:
+        self.bytes = data
+        self.more = False
+
+
 class _Queue:
     """A ZeroMQ socket with messages of one part in it."""
 
     def __init__(self) -> None:
         self.waiting: list[bytes] = []
 
-    def recv(self, flags: int = 0, copy: bool = True) -> bytes:
+    def recv(self, flags: int = 0, copy: bool = True) -> Any:
         if not self.waiting:
             raise zmq.Again
-        return self.waiting.pop()
+        data = self.waiting.pop()
+        return data if copy else _Frame(data)
 
     def getsockopt(self, option: int) -> int:
         if option == zmq.EVENTS:

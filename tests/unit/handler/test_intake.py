@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -55,13 +56,14 @@ class Socket:
         assert option == zmq.LAST_ENDPOINT
         return self.places[-1].removeprefix("bind ")
 
-    def recv(self, flags: int) -> bytes:
+    def recv(self, flags: int, copy: bool = True) -> Any:
         assert flags == zmq.NOBLOCK
         if not self.more:
             if not self.waiting:
                 raise zmq.Again
             self.more = self.waiting.pop(0)
-        return self.more.pop(0)
+        data = self.more.pop(0)
+        return data if copy else SimpleNamespace(bytes=data, more=bool(self.more))
 
     def recv_multipart(self, flags: int) -> list[bytes]:
         parts = [self.recv(flags)]
