@@ -1,0 +1,469 @@
+"""The trials: what is done with one server to get its figures. docs/performance.md tells it in words."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from bench.catalogue import MEASURES, STEPS
+from bench.load import BROWSER, Crowd, Publisher, Seen
+from bench.processes import settled
+from bench.programs import BenchError
+from bench.targets import Target, Wish
+
+__all__ = ["FULL", "MAIN", "QUICK", "TRIALS", "Bench", "Scale"]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of everything. The names of measures have the full numbers, also in a quick run."""
+
+    part: float = 1.0
+    """Share of the clients, items and deliveries that a full run has."""
+    seconds: float = 1.0
+    """The same for everything that is done for a time."""
+
+    def clients(self, number: int) -> int:
+        """So many of ``number``."""
+        return max(10, int(number * self.part))
+
+    def lasting(self, seconds: float) -> float:
+        """So much of ``seconds``."""
+        return max(0.5, seconds * self.seconds)
+
+
+FULL = Scale()
+QUICK = Scale(part=0.02, seconds=0.1)
+
+
+class Bench:
+    """One trial of one target: starts it, and takes the figures."""
+
+    def __init__(
+        self, target: Target, scale: Scale, record: Callable[[str, float, int, int], None], *, keep: bool = False
+    ) -> None:
+        """``record`` gets a measure's key, its value, and how many deliveries were lost of how many.
+
+        ``keep``: leave the target running for the next trial, if it needs no other.
+        """
+        self.target = target
+        self._keep = keep
+        self.scale = scale
+        self._record = record
+
+    def record(self, key: str, value: float, *, lost: int = 0, of: int = 0) -> None:
+        """A figure of this target, under a key of the catalogue."""
+        assert key in MEASURES, key
+        self._record(key, value, lost, of)
+
+    @contextlib.contextmanager
+    def started(self, wish: Wish | None = None) -> Iterator[Target]:
+        """The target, running."""
+        wish = wish or Wish()
+        if self.target.name != "loop":
+            wish = dataclasses.replace(wish, kind="")  # the others speak everything at once
+        if self.target.wish != wish:
+            self.target.stop()
+        try:
+            if self.target.wish is None:
+                self.target.start(wish)
+            yield self.target
+        finally:
+            if not self._keep:
+                self.target.stop()
+
+    def has(self, kind: str) -> bool:
+        """Whether the target knows this kind of client."""
+        return kind in self.target.paths
+
+
+# --- memory and accepting
+
+
+def hold(bench: Bench) -> None:
+    """Memory per held client at 5,000 and 10,000, and how quickly they are accepted."""
+    for kind in ("stream", "poll", "ws"):
+        if not bench.has(kind) or bench.target.name == "loop":
+            continue  # it keeps nothing but a number
+        with bench.started() as target:
+            base, before = _warmed(target, kind), target.asked()
+            with contextlib.closing(target.crowd(kind)) as crowd:
+                for full in (5000, 10000):
+                    number = bench.scale.clients(full)
+                    opened = _open(crowd, kind, number - crowd.held, target, before + number)
+                    if full == 5000 and kind != "poll":
+                        bench.record(f"accept {kind}", opened.held / opened.seconds)
+                    bench.record(f"memory {kind} {full}", (settled(target.memory) - base) / crowd.held)
+
+
+def memreal(bench: Bench) -> None:
+    """Memory as users have it: each client with its own channel; with a browser's headers."""
+    for kind in ("stream", "poll", "ws"):
+        if not bench.has(kind) or not bench.target.asks_backend:
+            continue
+        for variant in ("own", "browser"):
+            with bench.started() as target:
+                base = _warmed(target, kind)
+                number, before = bench.scale.clients(5000), target.asked()
+                headers = BROWSER if variant == "browser" else ()
+                with contextlib.closing(target.crowd(kind, own=variant == "own", headers=headers)) as crowd:
+                    _open(crowd, kind, number, target, before + number)
+                    bench.record(f"memory {kind} {variant}", (settled(target.memory) - base) / crowd.held)
+
+
+def _warmed(target: Target, kind: str) -> int:
+    """Let a few clients come and go, for what is only loaded then; returns the memory in KB."""
+    with contextlib.closing(target.crowd(kind)) as crowd:
+        before = target.asked()
+        _open(crowd, kind, 20, target, before + 20)
+    return int(settled(target.memory))
+
+
+def _open(crowd: Crowd, kind: str, number: int, target: Target, asked: int) -> Seen:
+    """Open so many. Nothing comes of a long-poll until it is over: it is held when the backend was ``asked``."""
+    opened = crowd.open(number, rate=1500 if kind == "poll" else 0)
+    deadline = time.monotonic() + 30
+    while kind == "poll" and target.asks_backend and target.asked() < asked:
+        if time.monotonic() > deadline:
+            raise BenchError(f"of {asked} long-polls only {target.asked()} came to the backend")
+        time.sleep(0.05)
+    return opened
+
+
+# --- deliveries
+
+
+def streams(bench: Bench) -> None:
+    """Deliveries to streams: one item at a time, bursts, and their latency."""
+    _deliver(bench, "stream")
+
+
+def websockets(bench: Bench) -> None:
+    """Deliveries to WebSockets."""
+    _deliver(bench, "ws")
+
+
+def ids(bench: Bench) -> None:
+    """The same with ``id`` and ``prev-id`` in every item: one at a time, and on many channels."""
+    if "zmq" not in bench.target.ways:
+        return
+    for kind in ("stream", "ws"):
+        with bench.started() as target, contextlib.ExitStack() as stack:
+            crowd = stack.enter_context(contextlib.closing(target.crowd(kind)))
+            publisher = stack.enter_context(contextlib.closing(target.publisher(kind, ids=True)))
+            for number in (1000, 5000):
+                crowd.open(bench.scale.clients(number) - crowd.held)
+                _one_at_a_time(bench, crowd, publisher, f"single {kind} {number} ids")
+    with bench.started() as target:
+        _items(bench, target, "zmq", 40_000, ids=True)
+
+
+def _deliver(bench: Bench, kind: str) -> None:
+    if not bench.has(kind):
+        return
+    with bench.started(Wish(kind=kind)) as target, contextlib.ExitStack() as stack:
+        crowd = stack.enter_context(contextlib.closing(target.crowd(kind)))
+        publisher = stack.enter_context(contextlib.closing(target.publisher(kind)))
+        crowd.open(bench.scale.clients(1000))
+        _one_at_a_time(bench, crowd, publisher, f"single {kind} 1000")
+        _burst(bench, crowd, publisher, f"burst {kind} 1000")
+        crowd.open(bench.scale.clients(5000) - crowd.held)
+        _one_at_a_time(bench, crowd, publisher, f"single {kind} 5000", cpu=f"cpu {kind} 5000")
+        for rate in (2, 10) if kind == "stream" else (2,):
+            _latency(bench, crowd, publisher, f"latency {kind} {rate}", rate)
+        if kind == "stream":
+            crowd.open(bench.scale.clients(10000) - crowd.held)
+            _burst(bench, crowd, publisher, f"burst {kind} 10000")
+
+
+def _one_at_a_time(bench: Bench, crowd: Crowd, publisher: Publisher, key: str, cpu: str = "") -> float:
+    """Each item is published when all clients have the one before, so that none can be joined with another.
+
+    Returns the processor time of one delivery, in seconds.
+    """
+    number = max(5, min(50, int(75_000 * bench.scale.part / crowd.held)))
+    _warm(crowd, publisher)
+    crowd.zero()
+    before, rates, missed, spent = 0, [], 0, bench.target.cpu()
+    for index in range(1, number + 1):
+        crowd.expect(index, seconds=20)
+        sent = publisher.send(1)
+        seen = crowd.seen(50)
+        got = seen.count - before
+        before = seen.count
+        missed += crowd.held - got
+        if got:
+            rates.append(got / ((seen.last - sent.start) / 1e9))
+    if not rates:
+        raise BenchError("nothing was delivered")
+    each = (bench.target.cpu() - spent) / max(1, before)
+    bench.record(key, statistics.median(rates), lost=missed, of=number * crowd.held)
+    if cpu:
+        bench.record(cpu, each * 1e6)
+    return each
+
+
+def _warm(crowd: Crowd, publisher: Publisher) -> None:
+    """One item that is not measured."""
+    crowd.zero()
+    crowd.expect(1, seconds=20)
+    publisher.send(1)
+    crowd.seen(50)
+
+
+def _burst(bench: Bench, crowd: Crowd, publisher: Publisher, key: str, items: int = 40) -> None:
+    """So many items at once: what waits for the same client may be joined."""
+    _warm(crowd, publisher)
+    crowd.zero()
+    crowd.expect(items)
+    sent = publisher.send(items)
+    seen = crowd.seen(90)
+    total = items * crowd.held
+    bench.record(key, seen.count / max(1e-9, (seen.last - sent.start) / 1e9), lost=total - seen.count, of=total)
+
+
+def _latency(bench: Bench, crowd: Crowd, publisher: Publisher, key: str, rate: int) -> None:
+    """From publishing to getting, at a steady rate, over all deliveries."""
+    items = max(2, int(rate * bench.scale.lasting(4)))
+    _warm(crowd, publisher)
+    crowd.zero()
+    crowd.expect(items, seconds=60)
+    publisher.send(items, rate=rate)
+    seen = crowd.seen(90)
+    total = items * crowd.held
+    bench.record(f"{key} p50", seen.latencies.quantile(0.5), lost=total - seen.count, of=total)
+    bench.record(f"{key} p99", seen.latencies.quantile(0.99))
+
+
+# --- items, requests, round trips
+
+
+def items(bench: Bench) -> None:
+    """Items a second on 1,000 channels with one client each."""
+    if not bench.has("stream") or bench.target.name == "loop":
+        return
+    with bench.started() as target:
+        for way, number in (("zmq", 40_000), ("http", 10_000)):
+            if way in target.ways:
+                _items(bench, target, way, number)
+
+
+def _items(bench: Bench, target: Target, way: str, number: int, *, ids: bool = False) -> None:
+    clients = bench.scale.clients(1000)
+    each = max(2, int(number * bench.scale.part) // clients)
+    with contextlib.ExitStack() as stack:
+        crowd = stack.enter_context(contextlib.closing(target.crowd("stream", own=True)))
+        crowd.open(clients)
+        publisher = target.publisher("stream", way=way, channels=clients, ids=ids)
+        stack.enter_context(contextlib.closing(publisher))
+        crowd.expect(1, seconds=20)
+        publisher.send(clients)  # a first one on each channel
+        crowd.seen(50)
+        crowd.zero()
+        crowd.expect(each)
+        sent = publisher.send(each * clients)
+        seen = crowd.seen(90)
+        total = each * clients
+        if not seen.count:
+            raise BenchError("nothing was delivered")
+        rate = seen.count / ((seen.last - sent.start) / 1e9)
+        bench.record(f"items {way}{' ids' if ids else ''}", rate, lost=total - seen.count, of=total)
+
+
+def proxy(bench: Bench) -> None:
+    """Plain requests, and WebSocket-over-HTTP round trips."""
+    if not bench.has("plain"):
+        return
+    with bench.started() as target:
+        for key, headers, seconds in (("small", (), 3), ("browser", BROWSER, 2)):
+            with contextlib.closing(target.crowd("plain", headers=headers)) as crowd:
+                crowd.open(64)
+                spent, lasting = target.cpu(), bench.scale.lasting(seconds)
+                seen = crowd.talk(lasting)
+                _all_answered(seen)
+                bench.record(f"proxy {key}", seen.count / lasting)
+                if key == "small":
+                    bench.record("proxy cpu", (target.cpu() - spent) / seen.count * 1e6)
+        with contextlib.ExitStack() as stack:
+            through = stack.enter_context(contextlib.closing(target.crowd("plain")))
+            direct = Crowd(target.programs, target.backend, "plain", "/hello")
+            stack.enter_context(contextlib.closing(direct))
+            through.open(1)
+            direct.open(1)
+            added = []
+            for _ in range(3):  # in turn, so that both meet the same moments
+                without = direct.talk(bench.scale.lasting(0.5)).latencies.quantile(0.5)
+                added.append(through.talk(bench.scale.lasting(0.5)).latencies.quantile(0.5) - without)
+            bench.record("proxy added", statistics.median(added))
+        if bench.has("ws") and target.asks_backend:
+            with contextlib.closing(target.crowd("ws", own=True)) as crowd:
+                crowd.open(64)
+                lasting = bench.scale.lasting(3)
+                seen = crowd.talk(lasting)
+                if not seen.count:
+                    raise BenchError("no WebSocket message came back")
+                bench.record("echo", seen.count / lasting)
+
+
+def _all_answered(seen: Seen) -> None:
+    if seen.refused or not seen.count:
+        raise BenchError(f"of {seen.count} requests {seen.refused} were not answered with 200")
+
+
+# --- growth, idleness
+
+
+def growth(bench: Bench) -> None:
+    """From 1,000 to 60,000 streams, with the same number of processes all the time, on both sides."""
+    if bench.target.name not in ("gripproxy", "loop"):
+        return
+    wish = Wish(clients=bench.scale.clients(STEPS[-1]))
+    with bench.started(wish) as target, contextlib.ExitStack() as stack:
+        base = _warmed(target, "stream") if target.asks_backend else 0
+        crowd = stack.enter_context(contextlib.closing(target.crowd("stream", processes=wish.workers)))
+        publisher = stack.enter_context(contextlib.closing(target.publisher("stream")))
+        kept = []
+        for step in STEPS:
+            # More at a time than elsewhere: what counts here is how many there are, not how they came.
+            crowd.open(bench.scale.clients(step) - crowd.held, window=200)
+            if target.asks_backend:
+                kept.append((settled(target.memory) - base) / crowd.held)
+                bench.record(f"growth memory {step}", kept[-1])
+            _one_at_a_time(bench, crowd, publisher, f"growth single {step}")
+        if kept:
+            bench.record("growth memory flat", max(kept) / min(kept))
+
+
+def idle(bench: Bench) -> None:
+    """What 10,000 streams take when nothing happens, and with keep-alives every 55 s."""
+    if not bench.target.asks_backend:
+        return
+    clients = bench.scale.clients(10_000)
+    for kind, seconds in (("stream", 10), ("kept", 60)):
+        with bench.started() as target, contextlib.closing(target.crowd(kind)) as crowd:
+            crowd.open(clients)
+            with contextlib.closing(target.publisher("stream")) as publisher:
+                cost = _delivery_cost(bench, crowd, publisher)
+            settled(target.memory)
+            before, spent, began = crowd.look(), target.cpu(), time.monotonic()
+            time.sleep(bench.scale.lasting(seconds))
+            took = time.monotonic() - began
+            share = (target.cpu() - spent) / took * 100
+            if kind == "stream":
+                bench.record("idle", share)
+                continue
+            writes = crowd.look().reads - before.reads
+            bench.record("idle kept", share)
+            bench.record("idle beyond", share - writes * cost / took * 100)
+
+
+def _delivery_cost(bench: Bench, crowd: Crowd, publisher: Publisher) -> float:
+    """Processor time of one delivery, in seconds."""
+    _warm(crowd, publisher)
+    crowd.zero()
+    spent = bench.target.cpu()
+    for index in range(1, 6):
+        crowd.expect(index, seconds=20)
+        publisher.send(1)
+        seen = crowd.seen(50)
+    return (bench.target.cpu() - spent) / max(1, seen.count)
+
+
+# --- overload
+
+
+def overload(bench: Bench) -> None:
+    """Twice what it can do, for a minute, on many channels and on one; and how it is afterwards."""
+    if bench.target.name != "gripproxy":
+        return
+    for key, channels in (("items", 1000), ("fan", 0)):
+        clients = bench.scale.clients(1000)
+        with bench.started(Wish(metrics=True)) as target, contextlib.ExitStack() as stack:
+            crowd = stack.enter_context(contextlib.closing(target.crowd("stream", own=bool(channels))))
+            crowd.open(clients)
+            publisher = target.publisher("stream", channels=clients if channels else 0)
+            stack.enter_context(contextlib.closing(publisher))
+            _overloaded(bench, target, crowd, publisher, f"overload {key}", clients if channels else 1)
+
+
+def _overloaded(bench: Bench, target: Target, crowd: Crowd, publisher: Publisher, key: str, channels: int) -> None:
+    per_item, held = crowd.held // channels, crowd.held
+    publisher.send(channels)  # a first one on each channel
+    crowd.rest()
+    normal, _ = _probe(crowd, publisher)
+    before, most = target.memory(), 0
+
+    crowd.zero()
+    publisher.begin(1_000_000_000, seconds=bench.scale.lasting(5))
+    sent = publisher.sent()
+    seen = crowd.rest()
+    if not seen.count:
+        raise BenchError("nothing was delivered")
+    sustainable = seen.count / per_item / ((seen.last - sent.start) / 1e9)
+
+    crowd.zero()
+    counted, lasting, rate = _dropped(target), bench.scale.lasting(60), int(2 * sustainable)
+    publisher.begin(int(rate * lasting), rate=rate, seconds=lasting)
+    until = time.monotonic() + lasting
+    while time.monotonic() < until:
+        most = max(most, target.memory())
+        time.sleep(0.5)
+    sent = publisher.sent()
+    got, probed, ended, back = 0, 0, time.monotonic(), -1.0
+    while back < 0 and time.monotonic() < ended + 60:
+        began = time.monotonic()
+        got += crowd.zero().count
+        latency, number = _probe(crowd, publisher)
+        probed += number
+        # Normal is at most twice what it was, and a few ms on top: what the machine itself varies by.
+        if latency <= 2 * normal + 10:
+            back = began - ended
+    got += crowd.rest().count
+    due = (sent.sent + probed) * per_item
+    dropped = _dropped(target) - counted
+
+    bench.record(f"{key} sustainable", sustainable)
+    bench.record(f"{key} offered", rate)
+    bench.record(f"{key} taken", 100 * sent.sent / max(1, int(rate * lasting)))
+    bench.record(f"{key} delivered", 100 * got / due)
+    bench.record(f"{key} uncounted", max(0.0, 100 * (due - got - dropped) / due))
+    bench.record(f"{key} cut", 100 * (held - crowd.held) / held)
+    bench.record(f"{key} before", before / 1024)
+    bench.record(f"{key} most", max(most, target.memory()) / 1024)
+    bench.record(f"{key} normal", normal)
+    if back < 0:
+        raise BenchError("a minute after the overload the latency was not back to normal")
+    bench.record(f"{key} back", back)
+
+
+def _probe(crowd: Crowd, publisher: Publisher) -> tuple[float, int]:
+    """Publish a few items: how long what comes meanwhile took (99th percentile, ms), and how many they are."""
+    crowd.zero()
+    sent = publisher.send(20, rate=40)
+    return crowd.rest(quiet=0.25, seconds=2).latencies.quantile(0.99), sent.sent
+
+
+def _dropped(target: Target) -> float:
+    """What the target itself says that it did not deliver."""
+    return sum(value for name, value in target.counts().items() if name.startswith("drops_total"))
+
+
+TRIALS: Mapping[str, Callable[[Bench], None]] = {
+    "hold": hold,
+    "streams": streams,
+    "websockets": websockets,
+    "items": items,
+    "proxy": proxy,
+    "ids": ids,
+    "memreal": memreal,
+    "growth": growth,
+    "idle": idle,
+    "overload": overload,
+}
+"""By name, in the order in which they run."""
+MAIN = ("hold", "streams", "websockets", "items", "proxy")
+"""What `make bench` runs: some four minutes a round for four servers."""
