@@ -129,5 +129,11 @@ autobahn: $(STAMPS)/dev ## the Autobahn WebSocket suite through gripproxy (needs
 autobahn-limits: $(STAMPS)/dev ## its cases of large messages
 	$(BIN)/python -m tests.autobahn.run limits
 
+bench: $(STAMPS)/install ## gripproxy side by side with Pushpin, nchan and a loop in C (apt: gcc pushpin zurl nginx-light libnginx-mod-nchan)
+	$(BIN)/python bench/compare.py $(ARGS)
+
+bench-smoke: $(STAMPS)/install ## whether that works, within a minute: no speed is judged (apt: gcc)
+	$(BIN)/python bench/compare.py --quick $(ARGS)
+
 clean: ## remove .venv and everything generated
 	rm -rf $(VENV) examples/reliable/messages.db* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis $(dir $(NODE_MODULES))
