@@ -279,6 +279,18 @@ def _outcomes(tables: Tables) -> Chart:
     )  # fmt: skip
 
 
+def _recoveries(tables: Tables) -> Chart:
+    figure = _figure(tables, "number", "unrecorded")
+    rows = tables.rows("recoveries", by="all")
+    for name in ("gaps", "recoveries", "requests", "slow_clients"):
+        _add(figure, tables, name.replace("_", " "), tables.line(rows, name, "unrecorded"))
+    return Chart(
+        "recoveries", "Recoveries and slow clients",
+        "Items that sessions noticed they had missed, times they had their backend asked, requests to backends for "
+        "that, and clients cut off because they did not read. Only gripproxy tells.", "recoveries", figure,
+    )  # fmt: skip
+
+
 def _channels(tables: Tables) -> Chart:
     rows = [row for row in tables.rows("channels", MOST_CHANNELS) if row["deliveries"]][::-1]
     figure = go.Figure()
@@ -305,5 +317,6 @@ _MAKERS: Final[tuple[Callable[[Tables], Chart], ...]] = (
     _fanout,
     _bytes,
     _outcomes,
+    _recoveries,
     _channels,
 )

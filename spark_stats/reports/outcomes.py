@@ -1,7 +1,8 @@
 """What became of deliveries: written to clients, or dropped and why, as gripproxy's ``delivery`` events say.
 
 The fields of these events are taken as they are (``written``, ``dropped-…``, and whatever a later version adds): each
-is an **outcome**, whose counts add up. Pushpin has no such events, and its drops leave no trace.
+is an **outcome**, whose counts add up. ``slow-clients`` among them are clients and not deliveries: those cut off
+because they did not read. Pushpin has no such events, and its drops leave no trace.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_stats.reports.bucket import by_sets, per_bucket
+from spark_stats.reports.bucket import grouped
 from spark_stats.reports.events import Events
 
 __all__ = ["KEYS", "SETS", "course"]
@@ -27,5 +28,4 @@ def course(events: Events) -> DataFrame:
     rows = told.select("instance", "received_at", F.explode(fields).alias("outcome", "text"))
     rows = rows.withColumn("count", F.expr("try_cast(text AS bigint)")).where(F.col("count").isNotNull())
     minutes = rows.groupBy(*KEYS, F.date_trunc("minute", "received_at").alias("at")).agg(F.sum("count").alias("count"))
-    made = per_bucket(by_sets(minutes, KEYS, SETS), "at").groupBy("per", "start", "by", *KEYS)
-    return made.agg(F.sum("count").alias("count"))
+    return grouped(minutes, "at", KEYS, SETS, [F.sum("count").alias("count")])

@@ -12,7 +12,7 @@ from typing import Final, TextIO
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_stats.reports import channels, connections, deliveries, gaps, outcomes, subscriptions, traffic
+from spark_stats.reports import channels, connections, deliveries, gaps, outcomes, recoveries, subscriptions, traffic
 from spark_stats.reports.events import Events
 from spark_stats.reports.files import join
 from spark_stats.reports.progress import Progress
@@ -28,6 +28,7 @@ TABLES: Final = (
     "channels",
     "traffic",
     "outcomes",
+    "recoveries",
     "gaps",
     "coverage",
 )
@@ -96,6 +97,7 @@ def make(
             "channels": lambda: channels.ranking(by_minute, subscribed),
             "traffic": lambda: traffic.course(events),
             "outcomes": lambda: outcomes.course(events),
+            "recoveries": lambda: recoveries.course(events),
             "gaps": lambda: gaps.table(events, known),
             "coverage": lambda: gaps.coverage(events, known),
             "present": lambda: connections.present(spells, at).orderBy("began_at", "instance", "id"),

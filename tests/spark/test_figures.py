@@ -243,6 +243,22 @@ def test_outcomes(reported: Reported, oracle: Oracle) -> None:
     same(table(reported, "outcomes", "per", "start", "instance", "outcome", "count"), calculated)
 
 
+def test_recoveries(reported: Reported, oracle: Oracle) -> None:
+    calculated = oracle.grouped(
+        """
+        SELECT *, coalesce(transport, '') AS means FROM inside WHERE type = 'recovery'
+        """,
+        "moment", ["instance", "route", "means"],
+        [[], ["instance"], ["route"], ["means"], ["instance", "route", "means"]],
+        ", ".join(
+            f"CAST(sum(coalesce(CAST(json_extract(extra, '$.\"{name}\"') AS BIGINT), 0)) AS BIGINT)"
+            for name in ("gaps", "recoveries", "requests", "slow-clients")
+        ),
+    )  # fmt: skip
+    figures = ("gaps", "recoveries", "requests", "slow_clients")
+    same(table(reported, "recoveries", "per", "start", "instance", "route", "transport", *figures), calculated)
+
+
 def test_gaps(reported: Reported) -> None:
     rows = table(reported, "gaps", "reason", "endpoint", "instance", "began_at", "ended_at", "count")
     sure = [row for row in rows if row[0] in {"no recorder", "disconnected", "missed-events", "overrun"}]
@@ -303,7 +319,7 @@ def test_coverage(reported: Reported, oracle: Oracle) -> None:
 def test_the_report_says_what_it_did(reported: Reported) -> None:
     assert reported.made.span == SPAN
     assert reported.made.rows["gaps"] == len(table(reported, "gaps", "reason"))
-    assert "1/11 looking for what is missing" in reported.shown
+    assert "1/12 looking for what is missing" in reported.shown
     for name in reported.made.rows:
         lines = (reported.into / f"{name}.csv").read_text().count("\n")
         assert lines == reported.made.rows[name] + 1

@@ -27,6 +27,7 @@ HEADINGS = (
     "Fan-out",
     "Bytes",
     "What became of deliveries",
+    "Recoveries and slow clients",
     "The busiest channels",
 )
 EVIL = "</script><img src=x onerror=alert(1)><b>"

@@ -179,6 +179,28 @@ class Maker:
             )
             self.add("delivery", rounds + instance * 1_300_100, np.full(len(rounds), instance), extra=extra)
 
+    def recoveries(self, count: int) -> None:
+        random = self.random
+        route = random.integers(0, 5, count)
+        # A later version may tell more, or less.
+        gaps, asked, slow = (
+            random.geometric(0.3, count) - 1,
+            random.integers(0, 90, count),
+            random.integers(0, 2, count),
+        )
+        more = np.where(random.random(count) < 0.1, '"shared":2,', "")
+        extra = [
+            f'{{"gaps":{a},{d}"recoveries":{b},"requests":{b // 3},"slow-clients":{c}}}'
+            if a
+            else f'{{"recoveries":{b}}}'
+            for a, b, c, d in zip(gaps, asked, slow, more, strict=True)
+        ]
+        self.add(
+            "recovery", random.integers(0, self.length, count), random.integers(0, 3, count),
+            route=pc.if_else(pa.array(route == 0), None, pick(ROUTES, route)),
+            transport=pick(TRANSPORTS, random.integers(0, 3, count)), extra=pa.array(extra, pa.string()),
+        )  # fmt: skip
+
     def own(self) -> pa.Table:
         """The recorder's events, in the order of time."""
         away = int(self.length * 0.3)
@@ -221,6 +243,7 @@ def make(
     maker.items(int(events * 0.22))
     maker.activity(int(events * 0.05))
     maker.reports()
+    maker.recoveries(int(events * 0.01) + 10)
     total = 0
     numbered = []
     kinds: dict[str, list[pa.Table]] = {}
