@@ -15,7 +15,7 @@ SPLIT := -n $(JOBS) --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install dev run flask django reliable chat-express chat-python test soak unit lint format types test-oracle test-browser test-clients test-spark autobahn autobahn-limits clean
+.PHONY: help install dev run flask django reliable chat-express chat-python test soak unit lint format types test-oracle test-browser test-clients test-spark autobahn autobahn-limits bench bench-smoke clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
