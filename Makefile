@@ -129,7 +129,7 @@ autobahn: $(STAMPS)/dev ## the Autobahn WebSocket suite through gripproxy (needs
 autobahn-limits: $(STAMPS)/dev ## its cases of large messages
 	$(BIN)/python -m tests.autobahn.run limits
 
-bench: $(STAMPS)/install ## gripproxy side by side with Pushpin, nchan and a loop in C (apt: gcc pushpin zurl nginx-light libnginx-mod-nchan)
+bench: $(STAMPS)/install ## gripproxy side by side with Pushpin, nchan and a loop in C (docs/performance.md)
 	$(BIN)/python bench/compare.py $(ARGS)
 
 bench-smoke: $(STAMPS)/install ## whether that works, within a minute: no speed is judged (apt: gcc)
