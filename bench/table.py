@@ -48,10 +48,13 @@ def named(measure: Measure) -> str:
 
 
 def markdown(results: Results) -> str:
-    """All sections with their tables, what is behind the goals, what was lost and what failed."""
+    """All sections with their tables, what falls short of the goals, what was lost and what failed.
+
+    Without any figure the tables have all rows, with the goals only.
+    """
     parts = [_about(results)]
     section = ""
-    for key in results.measures():
+    for key in results.measures() or MEASURES:
         measure = MEASURES[key]
         if measure.section != section:
             section = measure.section
@@ -91,6 +94,8 @@ def markdown(results: Results) -> str:
 
 def _about(results: Results) -> str:
     """One paragraph on the machine and the rounds."""
+    if not results.targets:
+        return "Nothing was measured yet; these are the measures and what they are to reach."
     if not results.machines:
         return f"Medians of {results.rounds} rounds."
     last = results.machines[-1]
