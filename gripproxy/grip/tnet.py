@@ -63,9 +63,9 @@ def loads(data: bytes) -> object:
     # TypeError: a list or map as key of a map. RecursionError: the library's own guard, reached far above MAX_DEPTH.
     except (ValueError, TypeError, RecursionError, OverflowError) as e:
         raise FrameError(f"message of {len(data)} bytes is not a tnetstring: {e}") from e
-    # The depth cannot be more than the number of bytes that could be type tags of containers: counting them is a
-    # fraction of a walk, and nearly every message ends here.
-    if data.count(b"]") + data.count(b"}") > MAX_DEPTH:
+    # A container has three bytes besides its content, so a short message is not deep; and the depth cannot be more than
+    # the number of bytes that could be type tags of containers: counting them is a fraction of a walk.
+    if len(data) > 3 * MAX_DEPTH and data.count(b"]") + data.count(b"}") > MAX_DEPTH:
         check_depth(value)
     return cast(object, value)
 

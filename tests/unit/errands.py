@@ -489,6 +489,14 @@ class Pulled(_Handler):
             self.intake.open_pull("inproc://pull")
             self.loop.run(0)
         self.number = 0
+        self.stock: list[bytes] = []
+        self.refill()
+
+    def refill(self) -> None:
+        """Have as many messages as one run may need."""
+        while len(self.stock) < self.most:
+            self.stock.append(self.message(self.number))
+            self.number += 1
 
     def message(self, number: int) -> bytes:
         item: dict[bytes, Any] = {
@@ -501,11 +509,15 @@ class Pulled(_Handler):
         return b"T" + tnetstring.dumps(item)
 
     def run(self, times: int) -> None:
-        self.queue.waiting = [self.message(number) for number in reversed(range(self.number, self.number + times))]
-        self.number += times
+        self.queue.waiting = self.stock[times - 1 :: -1] if times else []
+        del self.stock[:times]
         self.intake._drains[0].look()
         while self.queue.waiting:
             self.loop.run(0)
+
+    def after(self) -> None:
+        self.refill()
+        super().after()
 
 
 class PulledIds(Pulled):
