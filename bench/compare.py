@@ -124,7 +124,7 @@ class Comparison:
             TRIALS[trial](Bench(target, self._scale, record, keep=self._quick))
         except (BenchError, OSError, ArithmeticError) as error:
             # One that fails must not lose the others.
-            self.write({**about, "failed": str(error)})
+            self.write({**about, "failed": str(error).partition("\n")[0]})
             print(f"            failed: {error}", file=sys.stderr, flush=True)
 
 

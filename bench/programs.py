@@ -33,7 +33,7 @@ def build(folder: pathlib.Path) -> pathlib.Path:
             continue
         if not compiler:
             raise BenchError(
-                "no C compiler (cc, gcc or clang): the load programs are C. On Debian: apt-get install gcc"
+                "no C compiler (cc, gcc or clang): the load programs are C. On Debian: apt-get install gcc libc6-dev"
             )
         command = [compiler, "-O2", "-Wall", "-Wextra", "-o", f"{program}.new", str(SOURCES / f"{name}.c")]
         made = subprocess.run(command, capture_output=True, text=True)

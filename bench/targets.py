@@ -127,7 +127,9 @@ class Target:
         deadline = time.monotonic() + START_PATIENCE
         while not look():
             if time.monotonic() > deadline or any(process.poll() is not None for process in self._started):
-                raise BenchError(f"{self.name} does not start: not yet so far that {what}. Its log ends:\n{self.log()}")
+                raise BenchError(
+                    f"{self.name} does not start: waited in vain until {what}\nIts log ends:\n{self.log()}"
+                )
             time.sleep(0.02)
 
     def _wait_for(self, port: int) -> None:

@@ -190,9 +190,9 @@ def _one_at_a_time(bench: Bench, crowd: Crowd, publisher: Publisher, key: str, c
     crowd.zero()
     before, rates, missed, spent = 0, [], 0, bench.target.cpu()
     for index in range(1, number + 1):
-        crowd.expect(index, seconds=20)
+        crowd.expect(index, seconds=30)
         sent = publisher.send(1)
-        seen = crowd.seen(50)
+        seen = crowd.seen(60)
         got = seen.count - before
         before = seen.count
         missed += crowd.held - got
@@ -210,9 +210,9 @@ def _one_at_a_time(bench: Bench, crowd: Crowd, publisher: Publisher, key: str, c
 def _warm(crowd: Crowd, publisher: Publisher) -> None:
     """One item that is not measured."""
     crowd.zero()
-    crowd.expect(1, seconds=20)
+    crowd.expect(1, seconds=30)
     publisher.send(1)
-    crowd.seen(50)
+    crowd.seen(60)
 
 
 def _burst(bench: Bench, crowd: Crowd, publisher: Publisher, key: str, items: int = 40) -> None:
@@ -260,14 +260,14 @@ def _items(bench: Bench, target: Target, way: str, number: int, *, ids: bool = F
         crowd.open(clients)
         publisher = target.publisher("stream", way=way, channels=clients, ids=ids)
         stack.enter_context(contextlib.closing(publisher))
-        crowd.expect(1, seconds=20)
+        crowd.expect(1, seconds=30)
         publisher.send(clients)  # a first one on each channel
-        crowd.seen(50)
+        crowd.seen(60)
         crowd.zero()
         crowd.expect(each)
         sent = publisher.send(each * clients)
         seen = crowd.seen(90)
-        total = each * clients
+        total = each * crowd.held
         if not seen.count:
             raise BenchError("nothing was delivered")
         rate = seen.count / ((seen.last - sent.start) / 1e9)
@@ -367,9 +367,9 @@ def _delivery_cost(bench: Bench, crowd: Crowd, publisher: Publisher) -> float:
     crowd.zero()
     spent = bench.target.cpu()
     for index in range(1, 6):
-        crowd.expect(index, seconds=20)
+        crowd.expect(index, seconds=30)
         publisher.send(1)
-        seen = crowd.seen(50)
+        seen = crowd.seen(60)
     return (bench.target.cpu() - spent) / max(1, seen.count)
 
 
