@@ -132,7 +132,7 @@ autobahn-limits: $(STAMPS)/dev ## its cases of large messages
 bench: $(STAMPS)/install ## gripproxy side by side with Pushpin, nchan and a loop in C (docs/performance.md)
 	$(BIN)/python bench/compare.py $(ARGS)
 
-bench-smoke: $(STAMPS)/install ## whether that works, within a minute: no speed is judged (apt: gcc)
+bench-smoke: $(STAMPS)/install ## whether that works, within a minute: no speed is judged (apt: gcc libc6-dev)
 	$(BIN)/python bench/compare.py --quick $(ARGS)
 
 clean: ## remove .venv and everything generated
