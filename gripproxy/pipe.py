@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import asyncio
 import marshal
+import os
 import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
@@ -229,6 +230,8 @@ class Link(asyncio.Protocol):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._paused = False
         self._scheduled = False
+        self._spare = -1
+        """Another descriptor of the same socket, which outlives the transport; -1 for none."""
 
     @property
     def connected(self) -> bool:
@@ -321,11 +324,28 @@ class Link(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=4 * 1024 * 1024)
+        sock = self._transport.get_extra_info("socket")
+        self._spare = os.dup(sock.fileno()) if sock is not None else -1
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._clear()
+        if self._spare >= 0:
+            try:
+                if exc is not None:
+                    self._read_the_rest()
+            finally:
+                os.close(self._spare)
+                self._spare = -1
         self._on_lost(self)
+
+    def _read_the_rest(self) -> None:
+        """Take what the peer had written before it was gone: a write that fails ends the transport with it unread."""
+        try:
+            while data := os.read(self._spare, 262_144):
+                self.data_received(data)
+        except (BlockingIOError, ConnectionError):
+            pass
 
     def data_received(self, data: bytes) -> None:
         try:
