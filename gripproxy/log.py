@@ -214,7 +214,9 @@ class Log:
         if second != self._second:
             self._second = second
             # Local time as Pushpin has it; JSON is for machines and gets the offset too.
-            self._stamp = time.strftime("%Y-%m-%dT%H:%M:%S" if self._json else "%Y-%m-%d %H:%M:%S")
+            # Of this second: the clock that strftime would look at is a few milliseconds behind time.time().
+            local = time.localtime(second)
+            self._stamp = time.strftime("%Y-%m-%dT%H:%M:%S" if self._json else "%Y-%m-%d %H:%M:%S", local)
         millis = int((now - second) * 1000)
         if self._json:
             return self._format_json(level, f"{self._stamp}.{millis:03d}{time.strftime('%z')}", text, trace)

@@ -8,6 +8,7 @@ import logging
 import os
 import pathlib
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,6 +55,17 @@ def log(file: pathlib.Path) -> Iterator[Log]:
 def test_a_line_looks_like_pushpins(log: Log, file: pathlib.Path) -> None:
     log.info("GET %s -> %d", b"/path", 200)
     assert re.fullmatch(rf"\[INFO\] {STAMP} \[worker 1\] GET /path -> 200\n", file.read_text())
+
+
+def test_the_second_of_a_line_is_that_of_its_milliseconds(
+    log: Log, file: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right after a new second began, the clock behind time.strftime may still show the one before."""
+    second = int(time.time()) + 3600
+    monkeypatch.setattr(time, "time", lambda: second + 0.002)
+    log.info("x")
+    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
+    assert file.read_text().startswith(f"[INFO] {shown}.00")
 
 
 @pytest.mark.parametrize(("level", "shown"), [(ERROR, 1), (WARNING, 2), (INFO, 3), (DEBUG, 4)])
