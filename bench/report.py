@@ -4,8 +4,9 @@
     python bench/report.py --events 1000000 --cores 1
 
 The record is made up by tests/spark/traffic.py: six hours, in segments of five minutes as the recorder makes them by
-default. DuckDB answers one query, without writing anything: items, deliveries and the quantiles of the fan-out, per
-minute, hour and day. The report answers it too, as one of its tables, and for comparison alone.
+default. The report has all its tables and the page. DuckDB makes one of them, deliveries, into Parquet, and so does
+Spark alone; the two must be equal. Times are of the clock and of the processors (all processes together), which says
+more on a busy machine.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import resource
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 
 import duckdb
 
@@ -28,19 +30,53 @@ sys.path.insert(0, str(ROOT))
 
 from spark_stats.reports import deliveries, page  # noqa: E402
 from spark_stats.reports.events import Events  # noqa: E402
-from spark_stats.reports.report import make  # noqa: E402
-from spark_stats.reports.session import session  # noqa: E402
+from spark_stats.reports.report import SETTINGS, make  # noqa: E402
+from spark_stats.reports.session import MEMORY, session  # noqa: E402
 from spark_stats.reports.span import Span  # noqa: E402
 from tests.spark import traffic  # noqa: E402
 
+COLUMNS = (
+    "per, start, by, instance, channel, transport, items, deliveries, blocks, fanout_median, fanout_p95, fanout_max"
+)
 QUERY = """
-    SELECT per, date_trunc(per, received_at) AS start, "from", transport, channel, count(*), sum("count"), sum(blocks),
-           quantile_disc("count", 0.5), quantile_disc("count", 0.95), max("count")
-    FROM read_parquet('{root}/date=*/type=message/*.parquet', hive_partitioning = true),
-         (SELECT unnest(['minute', 'hour', 'day']) AS per)
-    GROUP BY GROUPING SETS ((per, start), (per, start, "from"), (per, start, transport), (per, start, channel),
-                            (per, start, "from", transport))
+    WITH cut AS (SELECT DISTINCT session, seq, received_at, "from" AS instance, channel, transport, blocks, "count",
+                        power(10, greatest(length(CAST("count" AS VARCHAR)) - 3, 0))::BIGINT AS place
+                 FROM read_parquet('{root}/date=*/type=message/*.parquet', hive_partitioning = true)
+                 WHERE received_at >= '{since}' AND received_at < '{until}'),
+         timed AS (SELECT *, "count" - "count" % place AS fanout, date_trunc(per, received_at) AS start
+                   FROM cut, (SELECT unnest(['minute', 'hour', 'day']) AS per))
+    SELECT per, start,
+           CASE grouping(instance, channel, transport)
+               WHEN 7 THEN 'all' WHEN 3 THEN 'instance' WHEN 6 THEN 'transport' WHEN 5 THEN 'channel'
+               ELSE 'instance+transport' END AS by,
+           instance, channel, transport, count(*) AS items, sum("count")::BIGINT AS deliveries,
+           sum(blocks)::BIGINT AS blocks, quantile_disc(fanout, 0.5) AS fanout_median,
+           quantile_disc(fanout, 0.95) AS fanout_p95, max("count") AS fanout_max
+    FROM timed
+    GROUP BY GROUPING SETS ((per, start), (per, start, instance), (per, start, transport), (per, start, channel),
+                            (per, start, instance, transport))
 """
+
+
+def processors() -> float:
+    """Seconds of processor time of this process and all below it so far."""
+    parents, seconds = {}, {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = path.read_text()
+        except OSError:
+            continue
+        fields = text[text.rindex(")") + 2 :].split()
+        parents[int(path.parent.name)] = int(fields[1])
+        # Its own, and that of children it has waited for.
+        seconds[int(path.parent.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    total = 0.0
+    for process, took in seconds.items():
+        above = process
+        while above not in {0, os.getpid()}:
+            above = parents.get(above, 0)
+        total += took if above else 0.0
+    return total
 
 
 def java_memory() -> float:
@@ -56,8 +92,29 @@ def java_memory() -> float:
     return 0.0
 
 
-def run(events: int, cores: int, memory: str) -> float:
-    """One report; prints what it took, and returns the seconds."""
+class Watch:
+    """Time since it was made, by the clock and by the processors."""
+
+    def __init__(self) -> None:
+        self._began, self._spent = time.monotonic(), processors()
+
+    def read(self) -> Took:
+        return Took(time.monotonic() - self._began, processors() - self._spent)
+
+
+@dataclass(frozen=True)
+class Took:
+    """Seconds by the clock, and of processors."""
+
+    seconds: float
+    spent: float
+
+    def of(self, events: int) -> str:
+        return f"{self.seconds:.1f} s, {self.spent:.1f} s of processors, {events / self.seconds:,.0f} events/s"
+
+
+def run(events: int, cores: int, memory: str) -> Took:
+    """One report, in this process; prints what it took."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         root, into = pathlib.Path(folder, "record"), pathlib.Path(folder, "report")
         began = time.monotonic()
@@ -69,31 +126,45 @@ def run(events: int, cores: int, memory: str) -> float:
         took = time.monotonic() - began
         print(f"{made.events:,} events in {len(files)} segments of {size:.0f} MB, made in {took:.0f} s")
         span = Span(made.since.replace(microsecond=0), made.until.replace(microsecond=0))
+        ours, theirs = pathlib.Path(folder, "spark"), pathlib.Path(folder, "duckdb.parquet")
 
-        began = time.monotonic()
-        with session("bench", f"local[{cores}]", memory) as spark:
-            started = time.monotonic() - began
+        watch = Watch()
+        with session("bench", f"local[{cores}]", memory, SETTINGS) as spark:
+            started = watch.read()
             out = io.StringIO()
             page.write(into, make(spark, root, into, span, out=out))
-            seconds = time.monotonic() - began
-            print(
-                f"report: {seconds:.1f} s, {made.events / seconds:,.0f} events/s, {started:.1f} s of it to start Spark"
-            )
+            whole = watch.read()
+            print(f"report: {whole.of(made.events)}; {started.seconds:.1f} s of it to start Spark")
             print("".join(f"    {line}\n" for line in out.getvalue().splitlines()), end="")
-            own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            print(f"memory at most: {java_memory():.0f} MB Java, {own:.0f} MB Python")
+            own, java = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, java_memory()
+            print(f"memory at most: {java:.0f} MB Java, {own:.0f} MB Python, {java + own:.0f} MB together")
 
-            began = time.monotonic()
+            watch = Watch()
             alone = Events(spark, root, span)
-            rows = deliveries.course(deliveries.minutes(alone)).count()
-            took = time.monotonic() - began
-            print(f"deliveries alone, Spark: {took:.2f} s, {rows:,} rows")
-        began = time.monotonic()
+            alone.look()
+            deliveries.course(deliveries.items(alone)).write.parquet(str(ours))
+            one = watch.read()
         with duckdb.connect() as db:
-            db.execute(f"SET threads = {cores}")
-            rows = len(db.execute(QUERY.format(root=root)).fetchall())
-        print(f"deliveries alone, DuckDB: {time.monotonic() - began:.2f} s, {rows:,} rows, read into memory\n")
-        return seconds
+            db.execute(f"SET threads = {cores}; SET TimeZone = 'UTC'")
+            watch = Watch()
+            db.execute(f"COPY ({QUERY.format(root=root, since=span.since, until=span.until)}) TO '{theirs}'")
+            other = watch.read()
+            (items,) = db.execute(f"SELECT sum(items) FROM '{theirs}' WHERE by = 'all' AND per = 'day'").fetchall()[0]
+            print(f"deliveries alone, Spark:  {one.of(int(items))}\ndeliveries alone, DuckDB: {other.of(int(items))}")
+            found, missing, total = (
+                db.execute(f"SELECT count(*) FROM ({query})").fetchall()[0][0]
+                for query in (
+                    f"SELECT {COLUMNS} FROM '{ours}/*.parquet' EXCEPT ALL SELECT {COLUMNS} FROM '{theirs}'",
+                    f"SELECT {COLUMNS} FROM '{theirs}' EXCEPT ALL SELECT {COLUMNS} FROM '{ours}/*.parquet'",
+                    f"SELECT 1 FROM '{theirs}'",
+                )
+            )
+        if found or missing:
+            raise SystemExit(f"they differ: {found} rows are only Spark's, {missing} only DuckDB's")
+        print(
+            f"their {total:,} rows are equal; Spark takes {one.spent / other.spent:.1f} times DuckDB's processor time\n"
+        )
+        return whole
 
 
 def main() -> int:
@@ -101,13 +172,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, nargs="+", default=[1_000_000, 10_000_000], help="sizes, in order")
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), help="threads of Spark and DuckDB")
-    parser.add_argument("--memory", default="1g", help="Java heap")
+    parser.add_argument("--memory", default=MEMORY, help="Java heap")
     given = parser.parse_args()
-    took = [run(events, given.cores, given.memory) for events in given.events]
-    growth = took[-1] / took[0]
-    if len(took) > 1:
-        print(f"{given.events[-1] / given.events[0]:.0f} times the events take {growth:.1f} times as long")
-    return 0 if growth <= given.events[-1] / given.events[0] else 1
+    took = []
+    for events in given.events:
+        # Each in a process of its own, with a memory and a Java of its own.
+        with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            took.append(pool.submit(run, events, given.cores, given.memory).result())
+    if len(took) == 1:
+        return 0
+    more = given.events[-1] / given.events[0]
+    growth, spent = took[-1].seconds / took[0].seconds, took[-1].spent / took[0].spent
+    print(f"{more:.0f} times the events take {growth:.1f} times as long, and {spent:.1f} times the processor time")
+    return 0 if spent <= more else 1
 
 
 if __name__ == "__main__":

@@ -207,13 +207,13 @@ def _report(given: argparse.Namespace) -> int:
     try:
         from spark_stats.reports import page
         from spark_stats.reports.java import NoJava
-        from spark_stats.reports.report import NoData, make
+        from spark_stats.reports.report import SETTINGS, NoData, make
         from spark_stats.reports.session import session
     except ModuleNotFoundError as e:
         print(f"{e.name} is missing: pip install 'gripproxy[spark]'", file=sys.stderr)
         return 1
     try:
-        with session("gripproxy report", given.master, given.memory) as spark:
+        with session("gripproxy report", given.master, given.memory, SETTINGS) as spark:
             made = make(spark, given.directory, given.into, span, given.at)
         print(page.write(given.into, made))
     except (NoData, NoJava, ValueError, OSError) as e:

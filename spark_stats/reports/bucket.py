@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_stats.reports.span import Span
 
-__all__ = ["PERS", "bounded", "by_sets", "per_bucket", "rolled_up"]
+__all__ = ["PERS", "bounded", "by_sets", "grouped", "per_bucket"]
 
 PERS: Final = {"minute": 60, "hour": 3600, "day": 86400}
 """Lengths of buckets in seconds, by name."""
@@ -24,33 +24,69 @@ PERS: Final = {"minute": 60, "hour": 3600, "day": 86400}
 
 def by_sets(rows: DataFrame, keys: Sequence[str], sets: Sequence[Sequence[str]]) -> DataFrame:
     """Repeat every row for each set of keys: adds the column ``by`` and makes the other ``keys`` null."""
-    copies = [
-        F.struct(
-            F.lit("+".join(chosen) or "all").alias("by"),
-            *[(F.col(key) if key in chosen else F.lit(None).cast("string")).alias(key) for key in keys],
-        )
-        for chosen in sets
-    ]
     rest = [column for column in rows.columns if column not in keys]
+    if len(sets) == 1:
+        return rows.select(*_chosen(keys, sets[0]), *rest)
+    copies = [F.struct(*_chosen(keys, chosen)) for chosen in sets]
     return rows.select(*rest, F.explode(F.array(*copies)).alias("_set")).select("_set.*", *rest)
 
 
-def per_bucket(rows: DataFrame, at: str) -> DataFrame:
-    """Repeat every row for minute, hour and day: adds ``per`` and ``start`` of the bucket with the time ``at``."""
-    copies = [F.struct(F.lit(per).alias("per"), F.date_trunc(per, at).alias("start")) for per in PERS]
+def _chosen(keys: Sequence[str], chosen: Sequence[str]) -> list[Column]:
+    return [
+        F.lit("+".join(chosen) or "all").alias("by"),
+        *[(F.col(key) if key in chosen else F.lit(None).cast("string")).alias(key) for key in keys],
+    ]
+
+
+def per_bucket(rows: DataFrame, at: str, pers: Sequence[str] = tuple(PERS)) -> DataFrame:
+    """Repeat every row for each of ``pers``: adds ``per`` and ``start`` of the bucket with the time ``at``."""
+    copies = [F.struct(F.lit(per).alias("per"), F.date_trunc(per, at).alias("start")) for per in pers]
     return rows.select(F.explode(F.array(*copies)).alias("_bucket"), *rows.columns).select("_bucket.*", *rows.columns)
 
 
-def rolled_up(minutes: DataFrame, keys: Sequence[str], sums: Sequence[str], maxima: Sequence[str] = ()) -> DataFrame:
-    """The same as :func:`per_bucket` of the time ``at``, which is cut to minutes, but with rows of a bucket and
-    ``keys`` added up, hours from minutes and days from hours: few rows where there are few different keys."""
-    figures = [*[F.sum(name).alias(name) for name in sums], *[F.max(name).alias(name) for name in maxima]]
-    rows = minutes.withColumnRenamed("at", "start")
-    made = rows.withColumn("per", F.lit("minute"))
-    for per in ("hour", "day"):
-        rows = rows.withColumn("start", F.date_trunc(per, "start")).groupBy("start", *keys).agg(*figures)
-        made = made.unionByName(rows.withColumn("per", F.lit(per)))
-    return made
+def grouped(
+    rows: DataFrame,
+    at: str,
+    keys: Sequence[str],
+    sets: Sequence[Sequence[str]],
+    figures: Sequence[Column],
+    more: Sequence[str] = (),
+    pers: Sequence[str] = tuple(PERS),
+) -> DataFrame:
+    """Return ``per``, ``start``, ``by``, ``keys``, ``more`` and the ``figures``, which are aggregates, for each of
+    ``pers``, each of the ``sets`` and each value of ``more``.
+
+    Rows are repeated so often, so there should be few of them. ``keys`` are never null.
+    """
+    starts = {per: f"_{per}" for per in pers}
+    timed = rows.withColumns({name: F.date_trunc(per, at) for per, name in starts.items()})
+    every = [*starts.values(), *keys, *more]
+    wanted = [(per, chosen) for per in pers for chosen in sets]
+    made = timed.groupingSets(
+        [[F.col(name) for name in (starts[per], *chosen, *more)] for per, chosen in wanted],
+        *[F.col(name) for name in every],
+    ).agg(*figures, F.grouping_id().alias("_which"))
+    # Spark tells a set by a bit for each column that is not in it, the last column's the lowest.
+    kinds = {
+        sum(1 << place for place, name in enumerate(reversed(every)) if name not in (starts[per], *chosen, *more)): (
+            per,
+            "+".join(chosen) or "all",
+        )
+        for per, chosen in wanted
+    }
+    names = F.create_map(
+        *[part for which, (per, by) in kinds.items() for part in (F.lit(which), F.struct(F.lit(per), F.lit(by)))]
+    )
+    named = F.element_at(names, F.col("_which").cast("int"))
+    added = [name for name in made.columns if name not in every and name != "_which"]
+    return made.select(
+        named["col1"].alias("per"),
+        F.coalesce(*starts.values()).alias("start"),
+        named["col2"].alias("by"),
+        *keys,
+        *more,
+        *added,
+    )
 
 
 def bounded(span: Span) -> tuple[Column, Column]:

@@ -8,18 +8,18 @@ from pyspark.sql import functions as F
 __all__ = ["ranking"]
 
 
-def ranking(by_minute: DataFrame, subscriptions: DataFrame) -> DataFrame:
+def ranking(published: DataFrame, subscriptions: DataFrame) -> DataFrame:
     """Return a row per channel: ``items``, ``deliveries``, ``fanout_max``, ``last_item`` (the minute),
     ``subscribers_peak``, ``idle``; the most deliveries first.
 
-    Arguments: what :func:`~spark_stats.reports.deliveries.minutes` and
+    Arguments: what :func:`~spark_stats.reports.deliveries.items` and
     :func:`~spark_stats.reports.subscriptions.course` return.
     """
-    items = by_minute.groupBy("channel").agg(
+    items = published.groupBy("channel").agg(
         F.sum("items").alias("items"),
         F.sum("deliveries").alias("deliveries"),
         F.max("fanout_max").alias("fanout_max"),
-        F.max("at").alias("last_item"),
+        F.date_trunc("minute", F.max("at")).alias("last_item"),
     )
     of_channel = subscriptions.where((F.col("by") == "channel") & (F.col("per") == "day"))
     peaks = of_channel.groupBy("channel").agg(F.max("subscribers_peak").alias("subscribers_peak"))

@@ -13,15 +13,16 @@ An event that a connection is gone, and none before, is of no use: it is left ou
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark_stats.reports.bucket import by_sets, per_bucket, rolled_up
 from spark_stats.reports.events import Events
 from spark_stats.reports.level import levels
-from spark_stats.reports.quantile import cut, quantiles
+from spark_stats.reports.quantile import cut, distributions
 from spark_stats.reports.span import Span
 
 __all__ = ["KEYS", "SETS", "TTL", "connections", "course", "lasting", "present"]
@@ -34,52 +35,48 @@ SETS: Final = ((), ("instance",), ("route",), ("transport",), KEYS)
 """Sets of keys that figures are given for."""
 
 
-def connections(events: Events, resumed: DataFrame) -> DataFrame:
-    """Return one row per connection: ``instance``, ``id``, ``route``, ``transport`` (``http`` or ``ws``),
-    ``peer_address``, ``began_at``, ``ended_at`` (null: was there at the end of the range), ``end`` (``gone``,
-    ``lapsed``, null), ``known`` (whether it really began then).
+def _as_it_is(frame: DataFrame) -> DataFrame:
+    return frame
 
-    ``resumed``: per ``endpoint``, an array ``times`` of when the record of it began or went on.
+
+def connections(events: Events, resumed: DataFrame, keep: Callable[[DataFrame], DataFrame] = _as_it_is) -> DataFrame:
+    """Return one row per connection: ``instance``, ``id``, ``route``, ``transport`` (``http`` or ``ws``), ``began_at``,
+    ``ended_at`` (null: was there at the end of the range), ``end`` (``gone``, ``lapsed``, null), ``known`` (whether it
+    really began then).
+
+    Looks into the record for the names of routes and the like, which a connection is then known by as numbers.
+
+    Arguments: ``resumed``, per ``endpoint`` an array ``times`` of when the record of it began or went on; ``keep``,
+    what to do with a frame that is used more than once, such as to persist it.
     """
     conn = events.of("conn").where(F.col("id").isNotNull() & F.col("instance").isNotNull())
-    order = Window.partitionBy("instance", "id").orderBy("received_at", "session", "seq")
-    gone = F.coalesce("unavailable", F.lit(False))
-    # An id that is used again is another connection: the number of ends before tells them apart.
-    earlier = F.sum(F.col("gone").cast("int")).over(order.rowsBetween(Window.unboundedPreceding, -1))
-    rows = conn.select(
-        "instance", "id", "received_at", "session", "seq", "endpoint", "conn_type", "peer_address", "ttl",
-        gone.alias("gone"), F.when(F.col("route") != "", F.col("route")).alias("route"),
-    ).withColumn("spell", F.coalesce(earlier, F.lit(0)))  # fmt: skip
-    here = F.when(~F.col("gone"), F.col("received_at"))
-    ttl = F.coalesce("ttl", F.lit(TTL))
-    # Not every event has all fields: the first that has it counts.
-    place = F.struct("received_at", "session", "seq")
-    made = rows.groupBy("instance", "id", "spell").agg(
-        F.min(here).alias("began_at"),
-        F.max(F.when(~F.col("gone"), F.timestamp_micros(F.unix_micros("received_at") + ttl * 1_000_000))).alias(
-            "until"
-        ),
-        F.max(F.when(F.col("gone"), F.col("received_at"))).alias("gone_at"),
-        F.max(F.when(~F.col("gone"), ttl)).alias("ttl"),
-        *[
-            F.min_by(name, F.when(F.col(name).isNotNull(), place)).alias(name)
-            for name in ("route", "conn_type", "peer_address")
-        ],
-        F.min_by("endpoint", place).alias("endpoint"),
+    rows, names = _numbered(events.spark, conn)
+    # Nearly all ids are those of one connection: only the others' events have to be put in order.
+    every = keep(rows.groupBy("instance", "id").agg(*_summary(names)))
+    last_said = (F.col("gones") == 0) | (
+        (F.col("gones") == 1)
+        & ((F.col("gone_at") > F.col("here_at")) | ((F.col("gone_at") == F.col("here_at")) & F.col("gone_last")))
     )
-    made = made.where(F.col("began_at").isNotNull()).join(F.broadcast(resumed), "endpoint", "left")
+    single = F.col("here_at").isNull() | last_said
+    again = rows.join(every.where(~single).select("instance", "id"), ["instance", "id"], "left_semi")
+    # The number of ends before tells them apart.
+    order = Window.partitionBy("_hash", "instance", "id").orderBy("received_at", "number")
+    earlier = F.sum(F.col("gone").cast("int")).over(order.rowsBetween(Window.unboundedPreceding, -1))
+    again = again.withColumn("_hash", F.xxhash64("instance", "id")).withColumn("spell", F.coalesce(earlier, F.lit(0)))
+    spells = keep(again.groupBy("instance", "id", "spell").agg(*_summary(names)))
+    made = every.where(single).unionByName(spells.drop("spell")).where(F.col("began_at").isNotNull())
     lapsed = F.col("gone_at").isNull() & (F.col("until") < F.lit(events.span.until))
     since = F.unix_micros("began_at") - F.col("ttl") * 1_000_000
     fresh = F.exists(
         F.coalesce("times", F.array().cast("array<timestamp>")),
         lambda time: (time <= F.col("began_at")) & (F.unix_micros(time) > since),
     )
-    return made.select(
+    named = made.select("*", *[names.named(field) for field in ("endpoint", "route", "conn_type")])
+    return named.join(F.broadcast(resumed), "endpoint", "left").select(
         "instance",
         "id",
         F.coalesce("route", F.lit("")).alias("route"),
         F.coalesce("conn_type", F.lit("")).alias("transport"),
-        "peer_address",
         "began_at",
         F.coalesce("gone_at", F.when(lapsed, F.col("until"))).alias("ended_at"),
         F.when(F.col("gone_at").isNotNull(), "gone").when(lapsed, "lapsed").alias("end"),
@@ -87,65 +84,117 @@ def connections(events: Events, resumed: DataFrame) -> DataFrame:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The different values that some fields have, each known by its place."""
+
+    values: dict[str, list[str]]
+
+    def first(self, field: str) -> Column:
+        """An aggregate: the number of an event, with the place of the field's value in it; of the first one that has
+        the field. One number is all that an aggregate can keep cheaply."""
+        return F.min(F.col("number") * self._radix(field) + F.col(f"{field}_place")).alias(f"{field}_first")
+
+    def named(self, field: str) -> Column:
+        """The value again."""
+        if not self.values[field]:
+            return F.lit(None).cast("string").alias(field)
+        place = (F.col(f"{field}_first") % self._radix(field)).cast("int")
+        return F.get(F.array(*[F.lit(value) for value in self.values[field]]), place).alias(field)
+
+    def _radix(self, field: str) -> int:
+        return max(len(self.values[field]), 1)
+
+
+def _numbered(spark: SparkSession, conn: DataFrame) -> tuple[DataFrame, _Names]:
+    """Return the events with ``number``, by which they are in the order in which they were recorded, and the names in
+    them as ``<field>_place``, where there is one."""
+    fields = ("endpoint", "route", "conn_type")
+    named = conn.withColumns({column: F.coalesce(column, F.lit("")) for column in ("session", *fields)})
+    found = named.groupBy("session", *fields).agg(F.max("seq").alias("seq")).collect()
+    values = {field: sorted({row[field] for row in found} - {""}) for field in fields}
+    places = {field: {value: place for place, value in enumerate(values[field])} for field in fields}
+    # Sessions follow one another, and are named by when they began.
+    last: dict[str, int] = {}
+    for row in found:
+        last[row.session] = max(last.get(row.session, 0), row.seq or 0)
+    before: dict[str, int] = {}
+    total = 0
+    for name in sorted(last):
+        before[name] = total
+        total += last[name] + 1
+    known = spark.createDataFrame(
+        [
+            (
+                row.session,
+                *[row[field] for field in fields],
+                before[row.session],
+                *[places[field].get(row[field]) for field in fields],
+            )
+            for row in found
+        ],
+        "session string, endpoint string, route string, conn_type string, before bigint, "
+        + ", ".join(f"{field}_place int" for field in fields),
+    )
+    rows = named.join(F.broadcast(known), ["session", *fields])
+    return (
+        rows.select(
+            "instance",
+            "id",
+            "received_at",
+            (F.col("before") + F.col("seq")).alias("number"),
+            F.coalesce("ttl", F.lit(TTL)).alias("ttl"),
+            F.coalesce("unavailable", F.lit(False)).alias("gone"),
+            *[f"{field}_place" for field in fields],
+        ),
+        _Names(values),
+    )
+
+
+def _summary(names: _Names) -> list[Column]:
+    """Aggregates of the events of a connection; of numbers only, which Spark adds up without sorting."""
+    gone = F.col("gone")
+    here = F.when(~gone, F.col("received_at"))
+    until = F.timestamp_micros(F.unix_micros("received_at") + F.col("ttl") * 1_000_000)
+    return [
+        F.min(here).alias("began_at"),
+        F.max(here).alias("here_at"),
+        F.max(F.when(~gone, until)).alias("until"),
+        F.max(F.when(gone, F.col("received_at"))).alias("gone_at"),
+        F.max(F.when(~gone, F.col("ttl"))).alias("ttl"),
+        F.sum(gone.cast("int")).alias("gones"),
+        (F.max(F.when(gone, F.col("number"))) == F.max("number")).alias("gone_last"),
+        *[names.first(field) for field in names.values],
+    ]
+
+
 def course(made: DataFrame, span: Span) -> DataFrame:
     """Return connections at a time and churn: ``connections_peak``, ``_average`` and ``_last``; ``new``, those whose
     beginning is known; ``gone``, lapsed ones included; ``lapsed``."""
+    began, ended = (F.col(name) >= F.lit(span.since) for name in ("began_at", "ended_at"))
+    none = F.lit(0).cast("bigint")
     changes = made.select(
         *KEYS,
         F.explode(
             F.array(
-                F.struct(F.col("began_at").alias("at"), F.lit(1).cast("bigint").alias("connections")),
-                F.struct(F.col("ended_at").alias("at"), F.lit(-1).cast("bigint").alias("connections")),
+                F.struct(
+                    F.col("began_at").alias("at"),
+                    F.lit(1).cast("bigint").alias("connections"),
+                    (F.col("known") & began).cast("bigint").alias("new"),
+                    none.alias("gone"),
+                    none.alias("lapsed"),
+                ),
+                F.struct(
+                    F.col("ended_at").alias("at"),
+                    F.lit(-1).cast("bigint").alias("connections"),
+                    none.alias("new"),
+                    ended.cast("bigint").alias("gone"),
+                    (ended & (F.col("end") == "lapsed")).cast("bigint").alias("lapsed"),
+                ),
             )
         ).alias("_change"),
     ).select(*KEYS, "_change.*")
-    at_a_time = levels(changes.where(F.col("at").isNotNull()), KEYS, SETS, ["connections"], span)
-    turns = made.select(
-        *KEYS,
-        F.explode(
-            F.array(
-                F.struct(F.col("began_at").alias("at"), F.col("known").cast("bigint").alias("new"), *_zeros(2)),
-                F.struct(
-                    F.col("ended_at").alias("at"),
-                    F.lit(0).cast("bigint").alias("new"),
-                    F.lit(1).cast("bigint").alias("gone"),
-                    (F.col("end") == "lapsed").cast("bigint").alias("lapsed"),
-                ),
-            )
-        ).alias("_turn"),
-    ).select(*KEYS, "_turn.*")
-    turns = turns.where((F.col("at") >= F.lit(span.since)) & (F.col("at") < F.lit(span.until)))
-    sums = [F.sum(name).alias(name) for name in ("new", "gone", "lapsed")]
-    minutes = turns.groupBy(*KEYS, F.date_trunc("minute", "at").alias("at")).agg(*sums)
-    churn = per_bucket(by_sets(minutes, KEYS, SETS), "at").groupBy("per", "start", "by", *KEYS).agg(*sums)
-    churn = churn.where((F.col("new") > 0) | (F.col("gone") > 0))
-    both = _joined(at_a_time, churn, ["per", "start", "by", *KEYS])
-    names = [name for name in both.columns if name.startswith("connections_")]
-    return both.select(
-        "per",
-        "start",
-        "by",
-        *KEYS,
-        *[F.coalesce(name, F.lit(0)).alias(name) for name in (*names, "new", "gone", "lapsed")],
-    )
-
-
-def _zeros(count: int) -> list[object]:
-    return [F.lit(0).cast("bigint").alias(name) for name in ("gone", "lapsed")[:count]]
-
-
-def _joined(left: DataFrame, right: DataFrame, on: list[str]) -> DataFrame:
-    """Full outer join where null equals null."""
-    condition = F.lit(True)
-    for name in on:
-        condition = condition & left[name].eqNullSafe(right[name])
-    rest = [
-        *[left[name] for name in left.columns if name not in on],
-        *[right[name] for name in right.columns if name not in on],
-    ]
-    return left.join(right, condition, "full").select(
-        *[F.coalesce(left[name], right[name]).alias(name) for name in on], *rest
-    )
+    return levels(changes.where(F.col("at").isNotNull()), KEYS, SETS, ["connections"], span, ["new", "gone", "lapsed"])
 
 
 def lasting(made: DataFrame, span: Span) -> DataFrame:
@@ -156,26 +205,31 @@ def lasting(made: DataFrame, span: Span) -> DataFrame:
     lasted = F.floor((F.unix_micros("ended_at") - F.unix_micros("began_at")) / 1000)
     rows = ended.select(
         *KEYS,
-        F.date_trunc("minute", "ended_at").alias("at"),
-        F.when(sure, lasted).alias("exact"),
+        F.col("ended_at").alias("at"),
+        F.when(sure, lasted).alias("lasted_max"),
         sure.cast("bigint").alias("ended"),
         (~sure).cast("bigint").alias("unknown"),
     )
-    counted = rows.groupBy(*KEYS, "at", cut(F.col("exact")).alias("lasted")).agg(
-        F.sum("ended").alias("ended"),
-        F.sum("unknown").alias("unknown"),
-        F.sum("exact").alias("lasted_sum"),
-        F.max("exact").alias("lasted_max"),
-    )
-    sums = ["ended", "unknown", "lasted_sum"]
-    spread = by_sets(rolled_up(counted, [*KEYS, "lasted"], sums, ["lasted_max"]), KEYS, SETS)
-    keys = ["per", "start", "by", *KEYS]
-    placed = quantiles(spread, keys, "lasted", "ended", ["unknown", "lasted_sum"], ["lasted_max"])
+    rows = rows.withColumns({"lasted_sum": F.col("lasted_max"), "lasted": cut(F.col("lasted_max"))})
+    placed = distributions(rows, KEYS, SETS, "lasted", "ended", ["unknown", "lasted_sum"], ["lasted_max"])
     mean = F.when(F.col("ended") > 0, F.col("lasted_sum") / F.col("ended"))
     return placed.withColumn("lasted_mean", mean).drop("lasted_sum")
 
 
-def present(made: DataFrame, at: object) -> DataFrame:
-    """Return the connections that were there at a time."""
-    there = (F.col("began_at") <= F.lit(at)) & (F.col("ended_at").isNull() | (F.col("ended_at") > F.lit(at)))
-    return made.where(there)
+def present(events: Events, made: DataFrame, at: object) -> DataFrame:
+    """Return the connections that were there at a time, with the ``peer_address`` of the first event that has one."""
+    there = made.where(
+        (F.col("began_at") <= F.lit(at)) & (F.col("ended_at").isNull() | (F.col("ended_at") > F.lit(at)))
+    )
+    told = events.of("conn").where(F.col("peer_address").isNotNull())
+    whose = there.select("instance", "id", "began_at", F.coalesce("ended_at", F.lit(events.span.until)).alias("until"))
+    place = F.struct("received_at", "session", "seq")
+    peers = (
+        told.join(whose, ["instance", "id"])
+        .where(F.col("received_at").between(F.col("began_at"), F.col("until")))
+        .groupBy("instance", "id", "began_at")
+        .agg(F.min_by("peer_address", place).alias("peer_address"))
+    )
+    return there.join(peers, ["instance", "id", "began_at"], "left").select(
+        "instance", "id", "route", "transport", "peer_address", "began_at", "ended_at", "end", "known"
+    )

@@ -15,33 +15,39 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_stats.reports.bucket import by_sets, rolled_up
 from spark_stats.reports.events import Events
-from spark_stats.reports.quantile import cut, quantiles
+from spark_stats.reports.quantile import cut, distributions
 
-__all__ = ["KEYS", "SETS", "course", "minutes"]
+__all__ = ["KEYS", "SETS", "course", "items"]
 
 KEYS: Final = ("instance", "channel", "transport")
 SETS: Final = ((), ("instance",), ("transport",), ("channel",), ("instance", "transport"))
 
 
-def minutes(events: Events) -> DataFrame:
-    """Return items per minute (``at``), :data:`KEYS` and ``fanout``, cut to three digits: ``items``, ``deliveries``,
+def items(events: Events) -> DataFrame:
+    """Return a row per item: ``at``, :data:`KEYS`, ``fanout``, cut to three digits, ``items`` (1), ``deliveries``,
     ``blocks``, ``fanout_max``."""
     known = F.col("instance").isNotNull() & F.col("channel").isNotNull()
-    rows = events.within("message").where(known).withColumn("transport", F.coalesce("transport", F.lit("")))
     count = F.coalesce("count", F.lit(0)).cast("bigint")
-    return rows.groupBy(*KEYS, F.date_trunc("minute", "received_at").alias("at"), cut(count).alias("fanout")).agg(
-        F.count("*").alias("items"),
-        F.sum(count).alias("deliveries"),
-        F.sum("blocks").alias("blocks"),
-        F.max(count).alias("fanout_max"),
+    columns = ("instance", "channel", F.coalesce("transport", F.lit("")).alias("transport"), "blocks")
+    rows = (
+        events.within("message")
+        .where(known)
+        .select(F.col("received_at").alias("at"), *columns, count.alias("deliveries"))
     )
+    one = F.lit(1).cast("bigint")
+    return rows.withColumns({"items": one, "fanout_max": F.col("deliveries"), "fanout": cut(F.col("deliveries"))})
 
 
-def course(by_minute: DataFrame) -> DataFrame:
-    """Return ``items``, ``deliveries``, ``blocks``, ``fanout_median``, ``fanout_p95``, ``fanout_max`` over time."""
-    keys = ["per", "start", "by", *KEYS]
-    sums = ["items", "deliveries", "blocks"]
-    spread = by_sets(rolled_up(by_minute, [*KEYS, "fanout"], sums, ["fanout_max"]), KEYS, SETS)
-    return quantiles(spread, keys, "fanout", "items", ["deliveries", "blocks"], ["fanout_max"])
+def course(published: DataFrame) -> DataFrame:
+    """Return ``items``, ``deliveries``, ``blocks``, ``fanout_median``, ``fanout_p95``, ``fanout_max`` over time, of
+    what :func:`items` returns."""
+    # Channels are many: they are not mixed with the keys that are few.
+    few = [key for key in KEYS if key != "channel"]
+    sets = [chosen for chosen in SETS if "channel" not in chosen]
+    figures = ("fanout", "items", ["deliveries", "blocks"], ["fanout_max"])
+    without = distributions(published.drop("channel"), few, sets, *figures)
+    channels = distributions(published.drop(*few), ["channel"], [("channel",)], *figures)
+    both = without.unionByName(channels, allowMissingColumns=True)
+    rest = [name for name in without.columns if name not in ("per", "start", "by", *KEYS)]
+    return both.select("per", "start", "by", *KEYS, *rest)

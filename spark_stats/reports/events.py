@@ -23,6 +23,9 @@ from spark_stats.schema import OWN, PARTITION_DDL, ddl
 
 __all__ = ["DDL", "Events", "prepared"]
 
+MOST_DOUBTS: Final = 32
+"""Places in the numbers of a session where events are compared one by one, until all in between are as well."""
+
 DDL: Final = f"{ddl()}, {PARTITION_DDL}"
 """The schema of a record, folders included."""
 
@@ -37,7 +40,7 @@ class Events:
     """What is recorded in ``root`` in a ``span`` of time, and shortly before.
 
     Copied and restored segments do not count twice: where the first and last numbers of two segments of a session and
-    type overlap, the events of that type are compared one by one.
+    type overlap, the events with these numbers are compared one by one.
     """
 
     spark: SparkSession
@@ -47,6 +50,9 @@ class Events:
     """Types of events with segments that overlap, after :meth:`look`."""
     rows: int = 0
     """Events in the segments of the days that are read, after :meth:`look`."""
+    doubtful: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
+    """Of some of the :attr:`repeated` types, the sessions, first and last numbers that can be there more than once;
+    after :meth:`look`."""
 
     def look(self) -> None:
         """Look at the ends of all segments of the days in question, where Parquet keeps what is in them.
@@ -67,17 +73,23 @@ class Events:
             kind = path.parent.name.removeprefix("type=")
             self.rows += rows
             spans.setdefault((session, kind), []).append((first, last))
-        for (_, kind), taken in spans.items():
-            taken.sort()
-            if any(second[0] <= first[1] for first, second in itertools.pairwise(taken)):
+        for (session, kind), taken in spans.items():
+            if found := _overlapping(taken):
                 self.repeated.add(kind)
+                self.doubtful.setdefault(kind, []).extend((session, *numbers) for numbers in found)
 
     def of(self, kind: str) -> DataFrame:
         """The events of one type, from before the span on, each once."""
         found = self._all.where(F.col("type") == kind).where(self._within(self.span.read_since))
-        if kind in self.repeated:
-            found = found.dropDuplicates(["session", "seq"])
-        return found
+        if kind not in self.repeated:
+            return found
+        if kind not in self.doubtful:
+            return found.dropDuplicates(["session", "seq"])
+        # To compare events costs far more than to read them: only where it must be.
+        doubt = F.lit(False)
+        for session, first, last in self.doubtful[kind]:
+            doubt = doubt | ((F.col("session") == session) & F.col("seq").between(first, last))
+        return found.where(~doubt).unionByName(found.where(doubt).dropDuplicates(["session", "seq"]))
 
     def within(self, kind: str) -> DataFrame:
         """The events of one type in the span, each once."""
@@ -114,6 +126,23 @@ class Events:
                 for path in sorted(folder.glob("type=*/*")):
                     if not path.name.startswith(("_", ".")):
                         yield path
+
+
+def _overlapping(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """First and last numbers of what is in more than one of the spans; those with nothing sure in between as one."""
+    groups: list[list[int]] = []  # first and last number, how many spans
+    for first, last in sorted(spans):
+        if groups and first <= groups[-1][1]:
+            groups[-1][1] = max(groups[-1][1], last)
+            groups[-1][2] += 1
+        else:
+            groups.append([first, last, 1])
+    made = []
+    for several, found in itertools.groupby(groups, key=lambda group: group[2] > 1):
+        if several:
+            run = list(found)
+            made.append((run[0][0], run[-1][1]))
+    return made if len(made) <= MOST_DOUBTS else [(made[0][0], made[-1][1])]
 
 
 def _ends(path: pathlib.Path) -> tuple[str, int, int, int] | None:

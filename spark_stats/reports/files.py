@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-__all__ = ["join"]
+__all__ = ["join", "write"]
 
 ROWS: Final = 65_536
 """Rows in memory at a time."""
@@ -30,7 +30,17 @@ def join(parts: pathlib.Path, target: pathlib.Path) -> int:
     files = sorted(parts.glob("*.parquet"))
     if not files:
         raise FileNotFoundError(f"{parts} has no Parquet files: Spark wrote them elsewhere, on another machine?")
-    schema = pq.read_schema(files[0])
+    rows = _write(_batches(files), pq.read_schema(files[0]), target)
+    shutil.rmtree(parts)
+    return rows
+
+
+def write(table: pa.Table, target: pathlib.Path) -> int:
+    """Make the same two files of a table in memory. Returns the number of rows."""
+    return _write(table.to_batches(ROWS), table.schema, target)
+
+
+def _write(batches: Iterable[pa.RecordBatch], schema: pa.Schema, target: pathlib.Path) -> int:
     parquet, text = target.with_suffix(".parquet"), target.with_suffix(".csv")
     rows = 0
     unfinished = [path.with_name(f".{path.name}.unfinished") for path in (parquet, text)]
@@ -38,13 +48,12 @@ def join(parts: pathlib.Path, target: pathlib.Path) -> int:
         pq.ParquetWriter(unfinished[0], schema, compression="zstd") as tables,
         pyarrow.csv.CSVWriter(unfinished[1], _texts(schema)) as lines,
     ):
-        for batch in _batches(files):
+        for batch in batches:
             rows += batch.num_rows
             tables.write_batch(batch)
             lines.write_batch(_text(batch))
     for made, path in zip(unfinished, (parquet, text), strict=True):
         made.replace(path)
-    shutil.rmtree(parts)
     return rows
 
 

@@ -20,14 +20,15 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, Window
+import pyarrow as pa
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from spark_stats.reports.bucket import PERS, bounded
+from spark_stats.reports.bucket import PERS
 from spark_stats.reports.events import Events
 from spark_stats.reports.intervals import Interval, clipped, merged, missing
 from spark_stats.reports.span import Span
@@ -42,8 +43,13 @@ NOTICED: Final = ("overrun", "missed-events", "missed-reports")
 JITTER: Final = 2_000_000
 """µs by which a report may be late before the time between two counts as not reported, at least."""
 
-_TABLE: Final = "reason string, endpoint string, instance string, began_at timestamp, ended_at timestamp, count bigint"
-_INTERVALS: Final = "instance string, kind string, began_at timestamp, ended_at timestamp"
+_STRING, _TIME, _FLOAT = pa.string(), pa.timestamp("us", tz="UTC"), pa.float64()
+_TABLE: Final = pa.schema(
+    [("reason", _STRING), ("endpoint", _STRING), ("instance", _STRING), ("began_at", _TIME), ("ended_at", _TIME)]
+).append(pa.field("count", pa.int64()))
+_COVERAGE: Final = pa.schema(
+    [("per", _STRING), ("start", _TIME), ("instance", _STRING), ("unrecorded", _FLOAT), ("unreported", _FLOAT)]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +80,8 @@ def find(events: Events) -> Gaps:
     reach = Interval(span.read_since, span.until)
     gaps = Gaps()
     gaps.instances = sorted((row.endpoint, row.instance) for row in events.instances().collect())
-    own = events.ever(OWN).withColumn("at", F.unix_micros("received_at"))
-    ends = own.groupBy("session").agg(F.min("at").alias("first"), F.max("at").alias("last"))
-    sessions = merged(Interval(_time(row["first"]), _time(row["last"])) for row in ends.collect())
-    notes = own.where(F.col("action") != "tick").orderBy("at", "session", "seq").collect()
+    extents, notes = _told(events)
+    sessions = merged(Interval(_time(first), _time(last)) for first, last in extents)
     gaps.endpoints = sorted({endpoint for endpoint, _ in gaps.instances} | _named(notes))
     absent = missing(sessions, reach)
     gaps.found = [Gap("no recorder", None, None, interval) for interval in absent]
@@ -92,6 +96,24 @@ def find(events: Events) -> Gaps:
             gaps.found.append(Gap(row.action, row.endpoint or None, row.instance, Interval(at, at), row["count"]))
     gaps.found.extend(_silences(events, sorted({instance for _, instance in gaps.instances})))
     return gaps
+
+
+def _told(events: Events) -> tuple[list[tuple[int, int]], list[Any]]:
+    """When each session began and ended, in µs, and all that recorders said but that they are alive, in order."""
+    at = F.unix_micros("received_at").alias("at")
+    note = F.struct(at, "session", "seq", "action", "endpoint", "instance", "count", "extra")
+    found = (
+        events.ever(OWN)
+        .groupBy("session")
+        .agg(
+            F.min(at).alias("first"),
+            F.max(at).alias("last"),
+            F.collect_list(F.when(F.col("action") != "tick", note)).alias("notes"),
+        )
+        .collect()
+    )
+    notes = sorted((note for row in found for note in row.notes), key=lambda note: (note.at, note.session, note.seq))
+    return [(row["first"], row["last"]) for row in found], notes
 
 
 def _named(notes: Iterable[Any]) -> set[str]:
@@ -151,14 +173,16 @@ def _silences(events: Events, instances: list[str]) -> list[Gap]:
     ).withColumn("slack", slack)  # fmt: skip
     found = []
     reach = Interval(span.since, span.until)
+    reporting = set()
     for row in gaps.collect():
+        # The first report of each instance is always among them.
+        reporting.add(row.instance)
         if row.before is None:
             found.append(("not seen before", row.instance, Interval(span.read_since, _time(row.since))))
         elif row.since - row.before > row.slack:
             found.append((_quiet(row.had), row.instance, Interval(_time(row.before), _time(row.since))))
         if row.is_last and span.until.timestamp() * 1e6 - row.until > row.duration + row.slack:
             found.append((_quiet(row.connections), row.instance, Interval(_time(row.until), span.until)))
-    reporting = {row.instance for row in reports.select("instance").distinct().collect()}
     found.extend(("never reports", name, reach) for name in instances if name not in reporting)
     return [
         Gap(reason, None, instance, part)
@@ -176,25 +200,20 @@ def _time(micros: int) -> datetime.datetime:
     return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=micros)
 
 
-def table(events: Events, gaps: Gaps) -> DataFrame:
+def table(gaps: Gaps, span: Span) -> pa.Table:
     """Return the gaps in the span, as far as they are in it."""
-    span = events.span
     reach = Interval(span.since, span.until)
     rows = []
     for gap in gaps.found:
         whole = gap.interval.since == gap.interval.until
         for part in [gap.interval] if whole else clipped([gap.interval], reach):
             rows.append((gap.reason, gap.endpoint, gap.instance, part.since, part.until, gap.count))
-    return events.spark.createDataFrame(
-        sorted(rows, key=lambda row: (row[3], row[0], row[1] or "", row[2] or "")), _TABLE
-    )
+    return _table(sorted(rows, key=lambda row: (row[3], row[0], row[1] or "", row[2] or "")), _TABLE)
 
 
-def coverage(events: Events, gaps: Gaps) -> DataFrame:
+def coverage(gaps: Gaps, span: Span) -> pa.Table:
     """Return how many seconds of a bucket are unknown: ``per``, ``start``, ``instance`` (null: of any instance),
     ``unrecorded`` and ``unreported``. Buckets that are known throughout are left out."""
-    span = events.span
-    reach = Interval(span.since, span.until)
     everywhere = [gap.interval for gap in gaps.found if gap.reason == "no recorder"]
     by_endpoint: dict[str, list[Interval]] = {endpoint: list(everywhere) for endpoint in gaps.endpoints}
     for gap in gaps.found:
@@ -203,36 +222,32 @@ def coverage(events: Events, gaps: Gaps) -> DataFrame:
     intervals: dict[tuple[str | None, str], list[Interval]] = {(None, "unrecorded"): list(everywhere)}
     for found in by_endpoint.values():
         intervals[None, "unrecorded"].extend(found)
-    for endpoint, instance in gaps.instances:
-        intervals.setdefault((instance, "unrecorded"), []).extend(by_endpoint[endpoint])
+    for endpoint, sender in gaps.instances:
+        intervals.setdefault((sender, "unrecorded"), []).extend(by_endpoint[endpoint])
     for gap in gaps.found:
         if gap.reason in UNREPORTED:
             for name in (gap.instance, None):
                 intervals.setdefault((name, "unreported"), []).append(gap.interval)
-    rows = [
-        (instance, kind, interval.since, interval.until)
-        for (instance, kind), found in intervals.items()
-        for interval in clipped(merged(found), reach)
-    ]
-    return _spread(events.spark.createDataFrame(rows, _INTERVALS), span)
+    kinds = ("unrecorded", "unreported")
+    seconds: dict[tuple[str, datetime.datetime, str | None], list[float]] = {}
+    for (instance, kind), found in intervals.items():
+        for interval in clipped(merged(found), Interval(span.since, span.until)):
+            for per, start, taken in _spread(interval):
+                seconds.setdefault((per, start, instance), [0.0, 0.0])[kinds.index(kind)] += taken
+    rows = [(*key, *taken) for key, taken in seconds.items()]
+    return _table(sorted(rows, key=lambda row: (row[0], row[1], row[2] or "")), _COVERAGE)
 
 
-def _spread(intervals: DataFrame, span: Span) -> DataFrame:
-    """Seconds of each bucket that intervals, which are apart from each other, take."""
-    pers = F.explode(F.array(*[F.struct(F.lit(p).alias("per"), F.lit(n).alias("length")) for p, n in PERS.items()]))
-    rows = intervals.select("*", pers.alias("_per")).select("*", "_per.*").drop("_per")
-    begin, end = F.unix_micros("began_at"), F.unix_micros("ended_at")
-    length = F.col("length").cast("bigint")
-    first = F.floor(begin / 1e6 / length) * length
-    last = F.floor((end - 1) / 1e6 / length) * length
-    rows = rows.withColumn("start", F.explode(F.sequence(first, last, length)))
-    rows = rows.withColumn("start", F.timestamp_seconds("start"))
-    low, high = bounded(span)
-    taken = (F.least(end, high * 1_000_000) - F.greatest(begin, low * 1_000_000)) / 1e6
-    summed = rows.withColumn("taken", taken).groupBy("per", "start", "instance")
-    return summed.agg(
-        *[
-            F.coalesce(F.sum(F.when(F.col("kind") == kind, F.col("taken"))), F.lit(0.0)).alias(kind)
-            for kind in ("unrecorded", "unreported")
-        ]
-    )
+def _spread(interval: Interval) -> Iterator[tuple[str, datetime.datetime, float]]:
+    """The buckets that an interval is in, and for how many seconds."""
+    for per, length in PERS.items():
+        step = datetime.timedelta(seconds=length)
+        start = datetime.datetime.fromtimestamp(interval.since.timestamp() // length * length, datetime.UTC)
+        while start < interval.until:
+            taken = min(interval.until, start + step) - max(interval.since, start)
+            yield per, start, taken.total_seconds()
+            start += step
+
+
+def _table(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+    return pa.table([[row[place] for row in rows] for place in range(len(schema))], schema=schema)

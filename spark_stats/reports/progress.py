@@ -34,36 +34,55 @@ class Progress:
         self._tracker = tracker
         self._done = 0
         self._live = out.isatty()
+        self._lock = threading.Lock()
+        self._running: list[str] = []
+        self._over = threading.Event()
+        self._painter: threading.Thread | None = None
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Show that this is being done, for as long as the context lasts."""
+        """Show that this is being done, for as long as the context lasts. Several threads may do something each."""
         began = time.monotonic()
-        over = threading.Event()
-        painter = None
-        if self._live:
-            painter = threading.Thread(target=self._paint, args=(name, over), name="progress", daemon=True)
-            painter.start()
+        with self._lock:
+            self._running.append(name)
+            if self._live and self._painter is None:
+                self._over = threading.Event()
+                self._painter = threading.Thread(target=self._paint, args=(self._over,), name="progress", daemon=True)
+                self._painter.start()
+        done = False
         try:
             yield
+            done = True
         finally:
-            over.set()
+            with self._lock:
+                self._running.remove(name)
+                painter = self._painter if not self._running else None
+                if painter is not None:
+                    self._painter = None
+                    self._over.set()
+                if done:
+                    self._done += 1
+                    self._finished(name, time.monotonic() - began)
             if painter is not None:
                 painter.join()
-        self._done += 1
-        seconds = time.monotonic() - began
+
+    def _finished(self, name: str, seconds: float) -> None:
         if self._live:
-            self._show(f"\r{bar(self._done / self._steps)} {self._done}/{self._steps} {name:<40}")
+            self._show(f"\r{bar(self._done / self._steps)} {self._done}/{self._steps} {name:<60}")
             if self._done == self._steps:
                 self._show("\n")
         else:
             self._show(f"{self._done}/{self._steps} {name}: {seconds:.1f} s\n")
 
-    def _paint(self, name: str, over: threading.Event) -> None:
+    def _paint(self, over: threading.Event) -> None:
         while not over.wait(INTERVAL):
             done, tasks, total = self._within()
-            share = (self._done + done) / self._steps
-            self._show(f"\r{bar(share)} {self._done + 1}/{self._steps} {f'{name} ({tasks} of {total} tasks)':<40}")
+            with self._lock:
+                if over.is_set() or not self._running:
+                    continue
+                share = (self._done + done * len(self._running)) / self._steps
+                text = f"{', '.join(self._running)} ({tasks} of {total} tasks)"
+                self._show(f"\r{bar(share)} {self._done + 1}/{self._steps} {text:<60}")
 
     def _within(self) -> tuple[float, int, int]:
         """How far the stages are that run now: a share, tasks done, tasks in all."""

@@ -7,17 +7,54 @@ many there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-__all__ = ["cut", "quantiles"]
+from spark_stats.reports.bucket import by_sets, grouped
+
+__all__ = ["cut", "distributions", "quantiles"]
+
+LONGEST: Final = 19
+"""Digits of the largest bigint."""
 
 
 def cut(value: Column) -> Column:
-    """Return a whole number with its digits after the third made 0."""
-    digits = F.greatest(F.length(value.cast("string")) - 3, F.lit(0))
-    return value - value % F.pow(F.lit(10.0), digits).cast("bigint")
+    """Return a whole number, 0 or more, with its digits after the third made 0."""
+    made = F.when(value < 1000, value)
+    for digits in range(4, LONGEST):
+        made = made.when(value < 10**digits, value - value % 10 ** (digits - 3))
+    return made.otherwise(value - value % 10 ** (LONGEST - 3))
+
+
+def distributions(
+    rows: DataFrame,
+    keys: Sequence[str],
+    sets: Sequence[Sequence[str]],
+    value: str,
+    count: str,
+    sums: Sequence[str] = (),
+    maxima: Sequence[str] = (),
+) -> DataFrame:
+    """Return :func:`quantiles` over time, for each of the ``sets`` of ``keys``.
+
+    ``rows`` have the time ``at``, and else what :func:`quantiles` wants, but may have a value many times.
+    """
+    figures = [*[F.sum(name).alias(name) for name in (count, *sums)], *[F.max(name).alias(name) for name in maxima]]
+    # Most values are apart from each other in minutes, so there are about as many rows as before. All of a minute are
+    # brought to one place, once: all that follows is done there.
+    minutes = rows.withColumn("start", F.date_trunc("minute", "at")).drop("at").repartition("start")
+    minutes = minutes.groupBy("start", *keys, value).agg(*figures)
+    minutes = by_sets(minutes, keys, sets)
+    if len(sets) > 1:
+        minutes = minutes.groupBy("start", "by", *keys, value).agg(*figures)
+    made = quantiles(minutes, ["start", "by", *keys], value, count, sums, maxima)
+    hours = rows.groupBy(F.date_trunc("hour", "at").alias("at"), *keys, value).agg(*figures)
+    longer = grouped(hours, "at", keys, sets, figures, [value], ("hour", "day"))
+    return made.select(F.lit("minute").alias("per"), *made.columns).unionByName(
+        quantiles(longer, ["per", "start", "by", *keys], value, count, sums, maxima)
+    )
 
 
 def quantiles(
@@ -30,15 +67,18 @@ def quantiles(
 ) -> DataFrame:
     """Return ``keys``, the sum of ``count``, ``<value>_median``, ``<value>_p95``, and sums and maxima of other columns.
 
-    ``counted`` has the ``keys``, a ``value`` and how often it is there (``count``). Null is no value, and has count 0.
+    ``counted`` has the ``keys``, a ``value``, each once, and how often it is there (``count``). Null is no value, and
+    has count 0.
 
     The quantile q of n values is the smallest one that at least q*n of them are not above.
     """
     rest = [*[F.sum(name).alias(name) for name in (count, *sums)], *[F.max(name).alias(name) for name in maxima]]
-    once = counted.groupBy(*keys, value).agg(*rest)
-    group = Window.partitionBy(*keys)
-    upto = F.sum(count).over(group.orderBy(value).rowsBetween(Window.unboundedPreceding, 0))
-    placed = once.withColumn("_upto", upto).withColumn("_total", F.sum(count).over(group))
+    # Sorting by one number first is much cheaper than by all the keys, and one window than two.
+    group = Window.partitionBy("_hash", *keys).orderBy(value)
+    upto = F.sum(count).over(group.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    total = F.sum(count).over(group.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
+    hashed = counted.withColumn("_hash", F.xxhash64(*keys))
+    placed = hashed.withColumns({"_upto": upto, "_total": total})
     # In whole numbers: 0.95 * n is not exact.
     return placed.groupBy(*keys).agg(
         F.min(F.when(F.col("_upto") * 2 >= F.col("_total"), F.col(value))).alias(f"{value}_median"),

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import datetime
+import functools
 import pathlib
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from spark_stats.reports import channels, connections, deliveries, gaps, outcomes, recoveries, subscriptions, traffic
+from spark_stats.reports import (
+    channels,
+    connections,
+    deliveries,
+    files,
+    gaps,
+    outcomes,
+    recoveries,
+    subscriptions,
+    traffic,
+)
 from spark_stats.reports.events import Events
-from spark_stats.reports.files import join
 from spark_stats.reports.progress import Progress
 from spark_stats.reports.span import Span
 
-__all__ = ["TABLES", "Made", "NoData", "make"]
+__all__ = ["SETTINGS", "TABLES", "Made", "NoData", "make"]
+
+SETTINGS: Final = {
+    # A report is over before Java's second compiler has earned what it costs.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Small parts, so that what is sorted at a time fits into the memory, however long the range is; where there is
+    # little, Spark joins them.
+    "spark.sql.shuffle.partitions": "64",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+}
+"""Of Spark, for this job."""
 
 TABLES: Final = (
     "connections",
@@ -34,7 +58,10 @@ TABLES: Final = (
 )
 """All tables but ``present``, which is made when it is asked for."""
 
-_ORDER: Final = ("per", "by", "start")
+_KEYS: Final = ("per", "by", "start", "instance", "channel", "route", "mode", "transport", "outcome")
+"""What tables are sorted by."""
+_OF_SPELLS: Final = frozenset({"connections", "connection_time", "present"})
+"""Tables that are made of the same connections, one after the other."""
 
 
 class NoData(Exception):
@@ -83,34 +110,54 @@ def make(
             events.look()
             _demand(events)
             known = gaps.find(events)
-        resumed = spark.createDataFrame(
-            [(endpoint, times) for endpoint, times in known.resumed.items()], "endpoint string, times array<timestamp>"
-        )
-        spells = keep(connections.connections(events, resumed))
-        subscribed = keep(subscriptions.course(subscriptions.changes(events), span))
-        by_minute = keep(deliveries.minutes(events))
-        tables: dict[str, Callable[[], DataFrame]] = {
-            "connections": lambda: connections.course(spells, span),
-            "connection_time": lambda: connections.lasting(spells, span),
-            "subscriptions": lambda: subscribed,
-            "deliveries": lambda: deliveries.course(by_minute),
-            "channels": lambda: channels.ranking(by_minute, subscribed),
+
+        @functools.cache
+        def spells() -> DataFrame:
+            resumed = [(endpoint, times) for endpoint, times in known.resumed.items()]
+            frame = spark.createDataFrame(resumed, "endpoint string, times array<timestamp>")
+            return connections.connections(events, frame, keep)
+
+        tables: dict[str, Callable[[], DataFrame | pa.Table]] = {
+            "connections": lambda: connections.course(spells(), span),
+            "connection_time": lambda: connections.lasting(spells(), span),
+            "subscriptions": lambda: subscriptions.course(subscriptions.changes(events), span),
+            "deliveries": lambda: deliveries.course(deliveries.items(events)),
+            # What was just written need not be calculated again, nor kept in memory.
+            "channels": lambda: channels.ranking(
+                deliveries.items(events), spark.read.parquet(str((into / "subscriptions.parquet").absolute()))
+            ),
             "traffic": lambda: traffic.course(events),
             "outcomes": lambda: outcomes.course(events),
             "recoveries": lambda: recoveries.course(events),
-            "gaps": lambda: gaps.table(events, known),
-            "coverage": lambda: gaps.coverage(events, known),
-            "present": lambda: connections.present(spells, at).orderBy("began_at", "instance", "id"),
+            "gaps": lambda: gaps.table(known, span),
+            "coverage": lambda: gaps.coverage(known, span),
+            "present": lambda: connections.present(events, spells(), at).orderBy("began_at", "instance", "id"),
         }
         into.mkdir(parents=True, exist_ok=True)
-        rows = {}
-        for name in names:
-            with progress.step(name):
-                rows[name] = _write(tables[name](), into, name)
+        rows: dict[str, int] = {}
+        failed = threading.Event()
+
+        def work(some: Sequence[str]) -> None:
+            for name in some:
+                if failed.is_set():
+                    return
+                with progress.step(name):
+                    rows[name] = _write(tables[name](), into, name)
+
+        # Two at a time: while Spark plans one table, or ends it with a single task, the other keeps the cores busy.
+        with concurrent.futures.ThreadPoolExecutor(2, "tables") as pool:
+            halves = ([name for name in names if (name in _OF_SPELLS) is which] for which in (True, False))
+            jobs = [pool.submit(work, half) for half in halves]
+            try:
+                for job in concurrent.futures.as_completed(jobs):
+                    job.result()
+            except BaseException:
+                failed.set()
+                raise
     finally:
         for frame in kept:
             frame.unpersist()
-    return Made(span, rows, events.rows)
+    return Made(span, {name: rows[name] for name in names}, events.rows)
 
 
 def _demand(events: Events) -> None:
@@ -124,11 +171,17 @@ def _demand(events: Events) -> None:
         )
 
 
-def _write(frame: DataFrame, into: pathlib.Path, name: str) -> int:
-    keys = [key for key in (*_ORDER, "instance", "channel", "route") if key in frame.columns]
-    if "start" in keys:
+def _write(table: DataFrame | pa.Table, into: pathlib.Path, name: str) -> int:
+    if isinstance(table, pa.Table):
+        return files.write(table, into / name)
+    if "start" in table.columns:
         # Not orderBy: to learn where to cut it calculates everything twice. Tables are small next to the record.
-        frame = frame.repartition(1).sortWithinPartitions(*keys)
+        # By one number first, which is much cheaper to compare: the shorter names first, then the earlier times.
+        place = F.length("per") * F.lit(1 << 52) + F.unix_seconds("start")
+        if "by" in table.columns:
+            place = place + F.length("by") * F.lit(1 << 40)
+        keys = [key for key in _KEYS if key in table.columns]
+        table = table.withColumn("_place", place).repartition(1).sortWithinPartitions("_place", *keys).drop("_place")
     parts = into / f".{name}.parts"
-    frame.write.mode("overwrite").parquet(str(parts.absolute()))
-    return join(parts, into / name)
+    table.write.mode("overwrite").parquet(str(parts.absolute()))
+    return files.join(parts, into / name)

@@ -31,17 +31,23 @@ def changes(events: Events) -> DataFrame:
     channel."""
     known = F.col("instance").isNotNull() & F.col("channel").isNotNull()
     sub = events.of("sub").where(known).withColumn("mode", F.coalesce("mode", F.lit("")))
-    order = Window.partitionBy(*KEYS).orderBy("received_at", "session", "seq")
+    # Sorting by one number first is much cheaper than by all the keys.
+    order = Window.partitionBy("_hash", *KEYS).orderBy("received_at", "session", "seq")
     gone = F.coalesce("unavailable", F.lit(False))
     number = F.when(gone, F.lit(0)).otherwise(F.greatest(F.coalesce("subscribers", F.lit(1)), F.lit(0)))
     end = F.timestamp_micros(F.unix_micros("received_at") + F.coalesce("ttl", F.lit(TTL)) * 1_000_000)
     rows = sub.select(*KEYS, "received_at", "session", "seq", number.alias("number"), end.alias("end"))
-    following = F.lead("received_at").over(order)
+    placed = rows.withColumn("_hash", F.xxhash64(*KEYS)).withColumns(
+        {
+            "following": F.lead("received_at").over(order),
+            "last_number": F.lag("number").over(order),
+            "last_end": F.lag("end").over(order),
+        }
+    )
     lapses = (F.col("number") > 0) & (F.col("end") < F.coalesce(F.col("following"), F.lit(events.span.until)))
-    told = (
-        rows.withColumn("following", following)
-        .withColumn("lapses", lapses)
-        .withColumn("before", F.lag(F.when(F.col("lapses"), F.lit(0)).otherwise(F.col("number")), 1, 0).over(order))
+    over = F.col("last_number").isNull() | (F.col("last_end") < F.col("received_at"))
+    told = placed.withColumns(
+        {"lapses": lapses, "before": F.when(over, F.lit(0)).otherwise(F.col("last_number"))},
     )
     happened = F.array(
         F.struct(F.col("received_at").alias("at"), *_change(F.col("number"), F.col("before"))),

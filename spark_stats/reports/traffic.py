@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_stats.reports.bucket import by_sets, per_bucket
+from spark_stats.reports.bucket import grouped
 from spark_stats.reports.events import Events
 from spark_stats.schema import REPORT
 
@@ -55,11 +55,7 @@ def course(events: Events) -> DataFrame:
     minutes = minutes.where(F.col("at") >= F.lit(events.span.since)).groupBy(
         *KEYS, F.date_trunc("minute", "at").alias("at")
     ).agg(F.max("connections").alias("connections_max"), *totals)  # fmt: skip
-    made = (
-        per_bucket(by_sets(minutes, KEYS, SETS), "at")
-        .groupBy("per", "start", "by", *KEYS)
-        .agg(F.max("connections_max").alias("connections_max"), *totals)
-    )
+    made = grouped(minutes, "at", KEYS, SETS, [F.max("connections_max").alias("connections_max"), *totals])
     alone = F.col("by") == "+".join(KEYS)
     return made.withColumn("connections_max", F.when(alone, F.col("connections_max")))
 

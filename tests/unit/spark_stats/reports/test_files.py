@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_stats.reports.files import join
+from spark_stats.reports.files import join, write
 
 SCHEMA = pa.schema([("start", pa.timestamp("us", tz="UTC")), ("channel", pa.string()), ("items", pa.int64())])
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
@@ -39,3 +39,15 @@ def test_parts_are_joined_in_order(tmp_path: pathlib.Path) -> None:
 def test_parts_that_are_not_here_are_an_error(tmp_path: pathlib.Path) -> None:
     with pytest.raises(FileNotFoundError, match="another machine"):
         join(tmp_path, tmp_path / "table")
+
+
+def test_a_table_in_memory(tmp_path: pathlib.Path) -> None:
+    table = pa.table([[NOON, NOON], ["a", None], [1, 2]], schema=SCHEMA)
+    assert write(table, tmp_path / "table") == 2
+    assert pq.read_table(tmp_path / "table.parquet").equals(table)
+    assert (tmp_path / "table.csv").read_text() == (
+        '"start","channel","items"\n"2026-11-20T12:00:00.000000Z","a",1\n"2026-11-20T12:00:00.000000Z",,2\n'
+    )
+    assert write(table.slice(0, 0), tmp_path / "table") == 0
+    assert pq.read_table(tmp_path / "table.parquet").num_rows == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["table.csv", "table.parquet"]

@@ -56,3 +56,19 @@ def test_a_terminal_shows_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
     assert f"{bar(0.375)} 1/2 gaps (3 of 4 tasks)" in out.getvalue()
     assert f"{bar(0.5)} 1/2 gaps " in out.getvalue()
+
+
+def test_steps_at_the_same_time_are_shown_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "INTERVAL", 0.001)
+    out = Terminal()
+    shown = Progress(2, out, Tracker())
+    with shown.step("gaps"):
+        with shown.step("page"):
+            while "gaps, page (3 of 4 tasks)" not in out.getvalue():
+                pass
+        seen = len(out.getvalue())
+        while "gaps (3 of 4 tasks)" not in out.getvalue()[seen:]:
+            pass
+    assert f"{bar(0.75)} 1/2 gaps, page (3 of 4 tasks)" in out.getvalue()
+    assert f"{bar(0.5)} 1/2 page " in out.getvalue()
+    assert f"{bar(1)} 2/2 gaps " in out.getvalue()
