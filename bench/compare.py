@@ -120,8 +120,12 @@ class Comparison:
             note = f"   ({lost:,} of {of:,} lost)" if lost else ""
             print(f"            {measure:32} {figure(value):>12}{note}", flush=True)
 
+        def note(text: str) -> None:
+            self.write({**about, "note": text})
+            print(f"            {text}", flush=True)
+
         try:
-            TRIALS[trial](Bench(target, self._scale, record, keep=self._quick))
+            TRIALS[trial](Bench(target, self._scale, record, note, keep=self._quick))
         except (BenchError, OSError, ArithmeticError) as error:
             # One that fails must not lose the others.
             self.write({**about, "failed": str(error).partition("\n")[0]})

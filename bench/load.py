@@ -107,12 +107,12 @@ class Crowd:
     def zero(self) -> Seen:
         """What was counted so far; begin anew."""
         self.tell("zero")
-        return self.seen(30)
+        return self.seen(60)
 
     def look(self) -> Seen:
         """What was counted so far."""
         self.tell("look")
-        return self.seen(30)
+        return self.seen(60)
 
     def expect(self, each: int, *, seconds: float = 60, quiet: float = QUIET) -> None:
         """Begin to wait until each client has got ``each`` messages since `zero`, or for ``quiet`` seconds none."""

@@ -44,9 +44,15 @@ class Bench:
     """One trial of one target: starts it, and takes the figures."""
 
     def __init__(
-        self, target: Target, scale: Scale, record: Callable[[str, float, int, int], None], *, keep: bool = False
+        self,
+        target: Target,
+        scale: Scale,
+        record: Callable[[str, float, int, int], None],
+        note: Callable[[str], None],
+        *,
+        keep: bool = False,
     ) -> None:
-        """``record`` gets a measure's key, its value, and how many deliveries were lost of how many.
+        """``record`` gets a measure's key, its value, and how many deliveries were lost of how many; ``note`` a remark.
 
         ``keep``: leave the target running for the next trial, if it needs no other.
         """
@@ -54,6 +60,7 @@ class Bench:
         self._keep = keep
         self.scale = scale
         self._record = record
+        self.note = note
 
     def record(self, key: str, value: float, *, lost: int = 0, of: int = 0) -> None:
         """A figure of this target, under a key of the catalogue."""
@@ -406,7 +413,7 @@ def _overloaded(bench: Bench, target: Target, crowd: Crowd, publisher: Publisher
     sustainable = seen.count / per_item / ((seen.last - sent.start) / 1e9)
 
     crowd.zero()
-    counted, lasting, rate = _dropped(target), bench.scale.lasting(60), int(2 * sustainable)
+    counted, lasting, rate = target.counts(), bench.scale.lasting(60), int(2 * sustainable)
     publisher.begin(int(rate * lasting), rate=rate, seconds=lasting)
     until = time.monotonic() + lasting
     while time.monotonic() < until:
@@ -422,9 +429,12 @@ def _overloaded(bench: Bench, target: Target, crowd: Crowd, publisher: Publisher
         # Normal is at most twice what it was, and a few ms on top: what the machine itself varies by.
         if latency <= 2 * normal + 10:
             back = began - ended
-    got += crowd.rest().count
+    got += crowd.rest(quiet=10).count
     due = (sent.sent + probed) * per_item
-    dropped = _dropped(target) - counted
+    changed = {name: value - counted.get(name, 0) for name, value in target.counts().items()}
+    dropped = sum(value for name, value in changed.items() if name.startswith("drops_total"))
+    told = {name: f"{changed[name]:,.0f}" for name in sorted(changed) if _tells(name) and changed[name]}
+    bench.note(f"{key}: {sent.sent:,} taken in, {due:,} due, {got:,} came; its own counts: {told}")
 
     bench.record(f"{key} sustainable", sustainable)
     bench.record(f"{key} offered", rate)
@@ -447,9 +457,9 @@ def _probe(crowd: Crowd, publisher: Publisher) -> tuple[float, int]:
     return crowd.rest(quiet=0.25, seconds=2).latencies.quantile(0.99), sent.sent
 
 
-def _dropped(target: Target) -> float:
-    """What the target itself says that it did not deliver."""
-    return sum(value for name, value in target.counts().items() if name.startswith("drops_total"))
+def _tells(name: str) -> bool:
+    """Whether a counter says what became of items."""
+    return name.startswith(("drops_", "items_", "deliveries_", "queue_", "slow_", "connections_closed"))
 
 
 TRIALS: Mapping[str, Callable[[Bench], None]] = {
