@@ -13,6 +13,7 @@ from gripproxy.edge.decoding import BodyDecoder, DecodingError
 from gripproxy.edge.encoding import error_response, framing_lines
 from gripproxy.edge.forwarding import FORWARD_METHODS_IDEMPOTENT, Forwarder, host_name
 from gripproxy.edge.holding import begin_hold, passes_through
+from gripproxy.edge.names import CODING, DROP, GRIP, LENGTH, RESPONSE_NAMES, TYPE
 from gripproxy.edge.parser import Request
 from gripproxy.edge.routing import find_route, has_events, is_secure
 from gripproxy.edge.testbackend import test_response
@@ -44,7 +45,6 @@ NEVER: Final = float("inf")
 WAITING, RELAY, BUFFER, THROUGH = range(4)
 """No head yet; relayed as it comes; GRIP and buffered whole; GRIP stream too large to buffer, relayed, then held."""
 
-_RESPONSE_DROPPED: Final = frozenset((b"connection", b"keep-alive", b"transfer-encoding"))
 
 CHECK_TEXT: Final = "Served by gripproxy, licensed under the Apache License 2.0."
 
@@ -264,23 +264,23 @@ class Exchange:
         if self._asked:
             worker.tally.answered(now - self._asked)
         self.deadline = now + worker.config.proxy.backend_body_timeout
-        out = [b"HTTP/1.%d %d %b\r\n" % (request.minor, code, reason)]
+        line = b": ".join
+        out = [b"HTTP/1.%d %d %b" % (request.minor, code, reason)]
         grip = sized = False
         for header in headers:
-            low = header[0].lower()
-            if low in _RESPONSE_DROPPED:
-                continue
-            if low == b"content-length":
-                sized = True
-            elif low[:5] == b"grip-" or (
-                low == b"content-type" and header[1].partition(b";")[0].strip().lower() == INSTRUCT_TYPE
-            ):
-                grip = True
-            elif low == b"content-encoding" and request.method != b"HEAD":
-                self._decoder = BodyDecoder.of(header[1])
-                if self._decoder is not None:
+            kind = RESPONSE_NAMES[header[0]]
+            if kind:
+                if kind == DROP:
                     continue
-            out.append(b"%b: %b\r\n" % header)
+                if kind == LENGTH:
+                    sized = True
+                elif kind == GRIP or (kind == TYPE and header[1].partition(b";")[0].strip().lower() == INSTRUCT_TYPE):
+                    grip = True
+                elif kind == CODING and request.method != b"HEAD":
+                    self._decoder = BodyDecoder.of(header[1])
+                    if self._decoder is not None:
+                        continue
+            out.append(line(header))
         self.figures.server_header_bytes_received += self._backend.head_size if self._backend is not None else 0
         if grip and not route.no_grip and not self.trusted:
             self._way = BUFFER
@@ -290,15 +290,15 @@ class Exchange:
         self._way = RELAY
         self._code = code
         if worker.cors(route):
-            out += [b"%b: %b\r\n" % header for header in cors_headers(request.headers, headers)]
+            out += map(line, cors_headers(request.headers, headers))
         if self._decoder is not None and sized:
             sized = False
-            out = [line for line in out if line[:15].lower() != b"content-length:"]
+            out = [header for header in out if header[:15].lower() != b"content-length:"]
         if request.method != b"HEAD" and code != 204 and code != 304 and not sized:
             self._chunked = bool(request.minor)
             request.keep_alive = request.keep_alive and self._chunked
         out.append(framing_lines(request.minor, self._chunked, request.keep_alive, worker.retiring))
-        self._head = b"".join(out)
+        self._head = b"\r\n".join(out)
         self.figures.client_header_bytes_sent += len(self._head)
 
     def on_body(self, data: bytes) -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
+from gripproxy.edge.names import Names
 from gripproxy.edge.parser import Request
 from gripproxy.grip.forwarded import ForwardedFor, cdn_loop
 from gripproxy.grip.signature import Key, Signer, verify
@@ -52,6 +54,22 @@ _OVER_HTTP_DROPPED: Final = frozenset(
 )
 _LINE_BREAK: Final = re.compile(rb"[\r\n\0]")
 _MARK: Final = b"eb9bf0f5-"
+
+
+DROP, HOST, GRIP, LENGTH, FORWARDED, MARKED, LOOP = range(1, 8)
+
+
+def _kind(drops: frozenset[bytes], over_http: bool, name: bytes) -> int:
+    """Return what is done with a client's header; 0: it is passed on. ``over_http``: for posted events."""
+    if name in drops:
+        return LOOP if name == b"cdn-loop" else DROP
+    if name[:5] == b"grip-":
+        return GRIP
+    if name[:9] == _MARK:
+        return MARKED
+    if name[:5] == b"meta-" and over_http:
+        return DROP
+    return {b"host": HOST, b"content-length": LENGTH, b"x-forwarded-for": FORWARDED}.get(name, 0)
 
 
 def grip_last(last_ids: Sequence[tuple[bytes, bytes]]) -> bytes:
@@ -128,7 +146,11 @@ class Forwarder:
             drops.add(b"pushpin-route")
         if settings.cdn_token:
             drops.add(b"cdn-loop")
-        self._drops = frozenset(drops)
+        self._kinds = {
+            way: Names(partial(_kind, frozenset(drops | (way or frozenset())), way is _OVER_HTTP_DROPPED))
+            for way in (None, _HANDSHAKE_DROPPED, _OVER_HTTP_DROPPED)
+        }
+        """What is done with a client's headers: of requests, of handshakes, of what is posted for WebSockets."""
         self._default_port = b":443" if target.ssl else b":80"
 
     def trusted(self, request: Request) -> bool:
@@ -212,13 +234,12 @@ class Forwarder:
         socket_drops: frozenset[bytes] | None = None,
     ) -> tuple[bytes, bytes]:
         """Return the lines before and behind the GRIP ones; ``proto`` is what X-Forwarded-Proto says, if anything."""
-        settings, drops = self._settings, self._drops
-        if socket_drops is not None:
-            drops = drops | socket_drops
+        settings, kinds = self._settings, self._kinds[socket_drops]
         host = self.host(request.host)
-        out = [b"%b %b HTTP/1.1\r\n" % (method, self.path(request.target))]
+        line = b": ".join
+        out = [b"%b %b HTTP/1.1" % (method, self.path(request.target))]
         if request.host is None:
-            out.append(b"Host: %b\r\n" % host)
+            out.append(b"Host: %b" % host)
         has_length = False
         forwarded: list[bytes] = []
         loops: list[bytes] = []
@@ -226,56 +247,57 @@ class Forwarder:
         rule = settings.forwarded_for_trusted if trusted else settings.forwarded_for
         collect_forwarded = bool(rule)
         for header in request.headers:
-            name, value = header
-            low = name.lower()
-            if low in drops:
-                if low == b"cdn-loop":
-                    loops.append(value)
-                continue
-            if low[:5] == b"grip-":
-                if not trusted:
+            kind = kinds[header[0]]
+            if kind:
+                if kind == DROP:
                     continue
-            elif low == b"host":
-                out.append(b"%b: %b\r\n" % (name, host))
-                continue
-            elif low == b"content-length":
-                if length is not None:
-                    has_length = True
-                    out.append(b"%b: %d\r\n" % (name, length))
-                continue
-            elif low == b"x-forwarded-for" and collect_forwarded:
-                forwarded.append(value)
-                continue
-            elif low[:9] == _MARK:
-                if self.route.orig_headers or trusted:
-                    marked.append(b"%b: %b\r\n" % header)
-                continue
-            elif low[:5] == b"meta-" and socket_drops is _OVER_HTTP_DROPPED:
-                continue
-            out.append(b"%b: %b\r\n" % header)
+                if kind == HOST:
+                    out.append(b"%b: %b" % (header[0], host))
+                    continue
+                if kind == GRIP:
+                    if not trusted:
+                        continue
+                elif kind == LENGTH:
+                    if length is not None:
+                        has_length = True
+                        out.append(b"%b: %d" % (header[0], length))
+                    continue
+                elif kind == FORWARDED:
+                    if collect_forwarded:
+                        forwarded.append(header[1])
+                        continue
+                elif kind == MARKED:
+                    if self.route.orig_headers or trusted:
+                        marked.append(line(header))
+                    continue
+                elif kind == LOOP:
+                    loops.append(header[1])
+                    continue
+            out.append(line(header))
         for name, _, value in self._sets:
             if value:
-                out.append(b"%b: %b\r\n" % (name, value))
+                out.append(b"%b: %b" % (name, value))
         if socket_drops is None:
             if length is None:
-                out.append(b"Transfer-Encoding: chunked\r\n")
+                out.append(b"Transfer-Encoding: chunked")
             elif length and not has_length:
-                out.append(b"Content-Length: %d\r\n" % length)
+                out.append(b"Content-Length: %d" % length)
         out += marked
         if self.route.orig_headers and not trusted:
             for name, value in request.headers:
                 low = name.lower()
                 if low[:9] != _MARK and low not in settings.need_mark:
-                    out.append(b"%b%b: %b\r\n" % (_MARK, name, value))
+                    out.append(b"%b%b: %b" % (_MARK, name, value))
         if settings.cdn_token:
-            out.append(b"CDN-Loop: %b\r\n" % cdn_loop(loops, settings.cdn_token))
+            out.append(b"CDN-Loop: %b" % cdn_loop(loops, settings.cdn_token))
+        out.append(b"")
         after = b""
         if proto and settings.set_proto != "false":
             after = b"X-Forwarded-Proto: %b\r\n" % proto
             if settings.set_proto == "true":
                 after += b"X-Forwarded-Protocol: %b\r\n" % proto
         if collect_forwarded:
-            line = rule.apply(forwarded, peer())
-            if line:
-                after += b"X-Forwarded-For: %b\r\n" % line
-        return b"".join(out), after
+            addresses = rule.apply(forwarded, peer())
+            if addresses:
+                after += b"X-Forwarded-For: %b\r\n" % addresses
+        return b"\r\n".join(out), after

@@ -14,6 +14,8 @@ from typing import Any, Final, Protocol
 
 import httptools
 
+from gripproxy.edge.names import Names
+
 __all__ = ["BadRequest", "BadResponse", "Request", "RequestParser", "ResponseParser", "parse_packed"]
 
 _REQUEST_LINE: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ \S+ HTTP/1\.[01]\r\n")
@@ -22,6 +24,23 @@ UPGRADE_WEBSOCKET: Final = b"websocket"
 
 RESPONSE_HEAD_MAX: Final = 256 * 1024
 """Bytes the head of a backend's response may have."""
+
+
+HOST, EXPECT, UPGRADE, CHECK, LENGTH, CODING = range(1, 7)
+_REQUEST_KINDS: Final = Names(
+    lambda name: {
+        b"host": HOST,
+        b"expect": EXPECT,
+        b"upgrade": UPGRADE,
+        b"pushpin-check": CHECK,
+        b"content-length": LENGTH,
+        b"transfer-encoding": CODING,
+    }.get(name, 0)
+)
+"""Headers of a request that mean something here."""
+
+_RESPONSE_KINDS: Final = Names(lambda name: int(name in (b"content-length", b"transfer-encoding")))
+"""Headers of a response that say where its body ends."""
 
 
 class BadRequest(ValueError):
@@ -252,32 +271,24 @@ class RequestParser:
         hosts = 0
         for name, value in headers:
             size += len(name) + len(value) + 4
-            # Few names have these lengths: cheaper than lowering every one.
-            length = len(name)
-            if length == 4:
-                if name == b"Host" or name.lower() == b"host":
-                    request.host = value
-                    hosts += 1
-            elif length == 6:
-                if name.lower() == b"expect" and value.lower() == b"100-continue":
-                    request.expect = True
-            elif length == 7:
-                if (
-                    name.lower() == b"upgrade"
-                    and value.strip().lower() == UPGRADE_WEBSOCKET
-                    and request.minor
-                    and parser.should_upgrade()
-                ):
+            kind = _REQUEST_KINDS[name]
+            if not kind:
+                continue
+            if kind == HOST:
+                request.host = value
+                hosts += 1
+            elif kind == EXPECT:
+                request.expect = request.expect or value.lower() == b"100-continue"
+            elif kind == UPGRADE:
+                if value.strip().lower() == UPGRADE_WEBSOCKET and request.minor and parser.should_upgrade():
                     # In any letter case (RFC 6455 §4.2.1).
                     request.upgrade = UPGRADE_WEBSOCKET
                     self.upgraded = True
-            elif length == 13:
-                if name.lower() == b"pushpin-check":
-                    request.check = True
-            elif length == 14:
-                if name.lower() == b"content-length":
-                    request.length = int(value)
-            elif length == 17 and name.lower() == b"transfer-encoding":
+            elif kind == CHECK:
+                request.check = True
+            elif kind == LENGTH:
+                request.length = int(value)
+            elif kind == CODING:
                 if not request.minor:
                     raise BadRequest("Transfer-Encoding on HTTP/1.0")
                 if value.strip().lower() != b"chunked":
@@ -499,21 +510,19 @@ class ResponseParser:
             self._interim = True
             self._owner.interim_response(code, self._reason, self._headers)
             return
-        size = self.head_size = sum([len(name) + len(value) + 4 for name, value in self._headers])
+        size, framed = 0, False
+        for name, value in self._headers:
+            size += len(name) + len(value) + 4
+            if _RESPONSE_KINDS[name]:
+                framed = True
+        self.head_size = size
         if size > RESPONSE_HEAD_MAX:
             raise BadResponse(f"its head has more than {RESPONSE_HEAD_MAX} bytes")
         self.begun = True
         self.reusable = parser.should_keep_alive()
         if not self._bodyless and code != 204 and code != 304:
-            self.to_eof = True
-            for name, _ in self._headers:
-                length = len(name)
-                if (length == 14 and name.lower() == b"content-length") or (
-                    length == 17 and name.lower() == b"transfer-encoding"
-                ):
-                    self.to_eof = False
-                    break
-            if self.to_eof:
+            self.to_eof = not framed
+            if not framed:
                 self.reusable = False
         self._owner.response_begun(code, self._reason, self._headers)
         if self._bodyless:

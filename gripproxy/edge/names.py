@@ -1,0 +1,50 @@
+"""Header names in any letter case, each looked at once: what is to be done with a header follows from its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["CODING", "DROP", "GRIP", "LENGTH", "NAMES_MAX", "NAME_KEPT", "RESPONSE_NAMES", "TYPE", "Names"]
+
+NAMES_MAX: Final = 2000
+NAME_KEPT: Final = 64
+"""Names that are kept, and how long in bytes such a one may be. Clients send a few dozen different ones, each in one
+letter case; with one more than that all are forgotten, so that nobody can fill the memory with names."""
+
+
+class Names(dict[bytes, int]):
+    """A number for each header name: ``names[name]``.
+
+    ``number(lower_name)`` says which, 0 for names that nothing is to be done about; it is asked once per name, which
+    saves lower-casing and comparing most headers.
+    """
+
+    __slots__ = ("_number",)
+
+    def __init__(self, number: Callable[[bytes], int]) -> None:
+        super().__init__()
+        self._number = number
+
+    def __missing__(self, name: bytes) -> int:
+        number = self._number(name.lower())
+        if len(name) <= NAME_KEPT:
+            if len(self) >= NAMES_MAX:
+                self.clear()
+            self[name] = number
+        return number
+
+
+DROP, LENGTH, GRIP, TYPE, CODING = range(1, 6)
+
+
+def _of_response(name: bytes) -> int:
+    if name[:5] == b"grip-":
+        return GRIP
+    if name in (b"connection", b"keep-alive", b"transfer-encoding"):
+        return DROP
+    return {b"content-length": LENGTH, b"content-type": TYPE, b"content-encoding": CODING}.get(name, 0)
+
+
+RESPONSE_NAMES: Final = Names(_of_response)
+"""What a header of a backend's response is to the proxy; 0: it is passed on."""

@@ -1,0 +1,34 @@
+"""Header names, each looked at once."""
+
+from __future__ import annotations
+
+from gripproxy.edge.names import NAME_KEPT, NAMES_MAX, Names
+
+
+def test_letter_case_does_not_matter_and_each_is_asked_for_once() -> None:
+    asked = []
+
+    def number(name: bytes) -> int:
+        asked.append(name)
+        return len(name)
+
+    names = Names(number)
+    assert [names[b"Host"], names[b"HOST"], names[b"Host"], names[b"x"]] == [4, 4, 4, 1]
+    assert asked == [b"host", b"host", b"x"]
+
+
+def test_names_that_mean_nothing_are_remembered_too() -> None:
+    asked = []
+    names = Names(lambda name: asked.append(name) or 0)  # type: ignore[func-returns-value]
+    assert [names[b"a"], names[b"a"]] == [0, 0]
+    assert asked == [b"a"]
+
+
+def test_nobody_can_fill_the_memory() -> None:
+    names = Names(len)
+    for count in range(2 * NAMES_MAX + 10):
+        assert names[b"%d" % count] == len(str(count))
+        assert len(names) <= NAMES_MAX
+    before = len(names)
+    assert names[b"x" * (NAME_KEPT + 1)] == NAME_KEPT + 1
+    assert len(names) == before
