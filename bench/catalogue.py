@@ -78,12 +78,12 @@ def _memory() -> dict[str, Measure]:
 def _proxying() -> dict[str, Measure]:
     both = (Bound(10, "pushpin"), Bound(0.5, "nginx"))
     return {
-        "items zmq": Measure(
-            "items by ZeroMQ, 1,000 channels with one client each", "items/s", True, (Bound(1.5, "pushpin"),)
+        "items zmq": Measure("items by ZeroMQ, 1,000 channels", "items/s", True, (Bound(1.5, "pushpin"),)),
+        "items http": Measure(
+            "items by HTTP, an item a request, 1,000 channels", "items/s", True, (Bound(3, "pushpin"),)
         ),
-        "items http": Measure("the same by HTTP, an item a request", "items/s", True, (Bound(3, "pushpin"),)),
         "proxy small": Measure("proxied requests, 64 connections", "per s", True, both),
-        "proxy browser": Measure("the same with a browser's headers", "per s", True, both),
+        "proxy browser": Measure("proxied requests with a browser's headers", "per s", True, both),
         "proxy cpu": Measure("processor time per proxied request", "µs", False),
         "proxy added": Measure("latency added to a proxied request, p50", "ms", False, (Bound(0.1),)),
         "echo": Measure("WebSocket over HTTP, round trips, 64 connections", "per s", True, (Bound(10, "pushpin"),)),
@@ -119,9 +119,11 @@ def _growth() -> dict[str, Measure]:
     for number in STEPS:
         found[f"growth single {number}"] = Measure(f"one item at a time to {number:,} streams", "deliveries/s", True)
         found[f"growth memory {number}"] = Measure(f"held stream, {number:,} held", "KB", False)
-    found["growth memory flat"] = Measure("the most of these over the least", "ratio", False, (Bound(1.15),))
+    found["growth memory flat"] = Measure(
+        "memory per held stream, the most over the least", "ratio", False, (Bound(1.15),)
+    )
     found["growth ratio"] = Measure(
-        "deliveries over the C loop's: at 60,000 against 1,000", "ratio", True, (Bound(0.85),)
+        "deliveries over the C loop's, at 60,000 against 1,000", "ratio", True, (Bound(0.85),)
     )
     return found
 
@@ -130,20 +132,20 @@ def _load() -> dict[str, Measure]:
     found = {
         "idle": Measure("10,000 held streams, nothing to do", "% of a core", False, (Bound(1),)),
         "idle kept": Measure("10,000 held streams, keep-alives of 55 s", "% of a core", False),
-        "idle beyond": Measure("of that beyond writing the keep-alives", "% of a core", False, (Bound(1),)),
+        "idle beyond": Measure("10,000 held streams, beyond the keep-alives", "% of a core", False, (Bound(1),)),
     }
-    for key, title in (("items", "1,000 channels with one client each"), ("fan", "one channel with 1,000 clients")):
+    for key, title in (("items", "1,000 channels"), ("fan", "1,000 clients on one")):
         found |= {
-            f"overload {key} sustainable": Measure(f"{title}: sustainable", "items/s", True),
-            f"overload {key} offered": Measure("offered, twice that", "items/s", True),
-            f"overload {key} taken": Measure("of that taken in", "%", True),
-            f"overload {key} delivered": Measure("of what was taken in delivered", "%", True),
-            f"overload {key} uncounted": Measure("neither delivered nor counted as dropped", "%", False, (Bound(0),)),
-            f"overload {key} cut": Measure("clients cut off", "%", False),
-            f"overload {key} before": Measure("memory before", "MB", False),
-            f"overload {key} most": Measure("memory at most", "MB", False),
-            f"overload {key} normal": Measure("latency before, p99", "ms", False),
-            f"overload {key} back": Measure("seconds until latency is back to normal", "s", False, (Bound(5),)),
+            f"overload {key} sustainable": Measure(f"{title}, sustainable", "items/s", True),
+            f"overload {key} offered": Measure(f"{title}, offered", "items/s", True),
+            f"overload {key} taken": Measure(f"{title}, taken in of that", "%", True),
+            f"overload {key} delivered": Measure(f"{title}, delivered of what was taken in", "%", True),
+            f"overload {key} uncounted": Measure(f"{title}, neither delivered nor counted", "%", False, (Bound(0),)),
+            f"overload {key} cut": Measure(f"{title}, clients cut off", "%", False),
+            f"overload {key} before": Measure(f"{title}, memory before", "MB", False),
+            f"overload {key} most": Measure(f"{title}, memory at most", "MB", False),
+            f"overload {key} normal": Measure(f"{title}, latency before, p99", "ms", False),
+            f"overload {key} back": Measure(f"{title}, until latency is normal again", "s", False, (Bound(5),)),
         }
     return found
 
@@ -155,7 +157,7 @@ def _sections() -> dict[str, Measure]:
         "Items, requests, round trips": _proxying(),
         "The worst case: ids, own channels, long heads": _variants(),
         "Growth": _growth(),
-        "Idle and overload": _load(),
+        "Idle, and twice what is sustainable": _load(),
     }
     return {
         key: Measure(one.title, one.unit, one.more, one.bounds, section)
