@@ -36,6 +36,8 @@ NEVER: Final = float("inf")
 
 # Bits of what is to be known of the current request while it is held, and of the connection.
 MINOR, KEEP, HEAD, CORS, SENT, BLOCKED, ADVANCING, CLOSING, DRAINING = (1 << n for n in range(9))
+_BETWEEN: Final = BLOCKED | ADVANCING | CLOSING | DRAINING
+"""What outlasts a request."""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -97,16 +99,19 @@ class ClientConnection(asyncio.Protocol):
                 self.abort()
                 return
         parser = self._parser
+        begins = False
         if parser is None:
             parser = self._parser = RequestParser(self, self._worker.config.runner.client_buffer_size)
-        elif self._exchange is None and self._hold is None and parser.between:
-            self.deadline = self._worker.clock() + self._worker.config.proxy.client_head_timeout
+        elif exchange is None and self._hold is None:
+            begins = parser.between
         try:
             parser.feed(data)
         except BadRequest as error:
             self._bad(error)
             return
         if self._exchange is None:
+            if begins and parser.in_head:
+                self.deadline = self._worker.clock() + self._worker.config.proxy.client_head_timeout
             if self._queue and self._hold is None:
                 self._ahead = sum(waiting.size for waiting in self._queue)
                 self._advance()
@@ -189,7 +194,7 @@ class ClientConnection(asyncio.Protocol):
         while self._queue and self._exchange is None and self._hold is None and not self._flags & CLOSING:
             request = self._queue.popleft()
             self._ahead = max(0, self._ahead - request.size)
-            self._flags &= ~(SENT | MINOR | KEEP | HEAD | CORS)
+            self._flags &= _BETWEEN
             worker = self._worker
             worker.requests += 1
             if worker.retiring:
@@ -347,23 +352,25 @@ class ClientConnection(asyncio.Protocol):
 
     def finished(self, keep: bool) -> None:
         """A response has been sent completely. ``keep``: the connection may carry another request."""
-        exchange = self._take_exchange()
+        worker = self._worker
+        exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            self._worker.tally.ended(exchange)
-        self._tell_gone()
+            worker.in_flight -= 1
+            worker.tally.ended(exchange)
+        if self._gone is not None:
+            self._tell_gone()
+        transport = self.transport
         if not keep or self._flags & (DRAINING | CLOSING):
             self._flags |= CLOSING
-            self.transport.close()
+            transport.close()
             return
-        worker = self._worker
         self._flags &= ~SENT
         parser = self._parser
+        times = worker.config.proxy
         in_head = parser is not None and parser.in_head
-        self.deadline = worker.clock() + (
-            worker.config.proxy.client_head_timeout if in_head else worker.config.proxy.client_idle_timeout
-        )
-        if not self.transport.is_reading():
-            self.transport.resume_reading()
+        self.deadline = worker.clock() + (times.client_head_timeout if in_head else times.client_idle_timeout)
+        if not transport.is_reading():
+            transport.resume_reading()
         if self._queue:
             self._advance()
         else:

@@ -45,7 +45,6 @@ NEVER: Final = float("inf")
 WAITING, RELAY, BUFFER, THROUGH = range(4)
 """No head yet; relayed as it comes; GRIP and buffered whole; GRIP stream too large to buffer, relayed, then held."""
 
-
 CHECK_TEXT: Final = "Served by gripproxy, licensed under the Apache License 2.0."
 
 
@@ -258,7 +257,7 @@ class Exchange:
             self.client.write(b"HTTP/1.1 %d %b\r\n%b\r\n" % (code, reason, lines))
 
     def on_head(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-        worker, request, route = self._worker, self.request, self.route
+        worker, request, route, figures = self._worker, self.request, self.route, self.figures
         assert route is not None
         now = worker.clock()
         if self._asked:
@@ -281,7 +280,8 @@ class Exchange:
                     if self._decoder is not None:
                         continue
             out.append(line(header))
-        self.figures.server_header_bytes_received += self._backend.head_size if self._backend is not None else 0
+        if self._backend is not None:
+            figures.server_header_bytes_received += self._backend.head_size
         if grip and not route.no_grip and not self.trusted:
             self._way = BUFFER
             self._code, self._reason = code, reason
@@ -299,24 +299,24 @@ class Exchange:
             request.keep_alive = request.keep_alive and self._chunked
         out.append(framing_lines(request.minor, self._chunked, request.keep_alive, worker.retiring))
         self._head = b"\r\n".join(out)
-        self.figures.client_header_bytes_sent += len(self._head)
+        figures.client_header_bytes_sent += len(self._head)
 
     def on_body(self, data: bytes) -> None:
-        self.figures.server_content_bytes_received += len(data)
+        figures, size = self.figures, len(data)
+        figures.server_content_bytes_received += size
         if self._decoder is not None:
             self._decoder.put(data)
             self._decode(self._decoder)
         elif self._way == RELAY:
             # The head leaves with the first of the body: one system call for most responses.
-            self._size += len(data)
-            self.figures.client_content_bytes_sent += len(data)
+            self._size += size
+            figures.client_content_bytes_sent += size
             head = self._head
             if self._chunked:
                 data = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
             if head:
-                self._head = b""
+                self._head, self._sent = b"", True
                 data = head + data
-                self._sent = True
             self.client.write(data)
         else:
             self._body(data)
