@@ -89,18 +89,23 @@ class Comparison:
         if self._quick:
             plan.sort(key=lambda step: targets.index(step[2]))
         running = {name: TARGETS[name](self._programs) for name in targets}
-        for index, (number, trial, target) in enumerate(plan):
-            left = plan[index:]
-            print(f"{self._clock()} round {number}/{rounds[-1]}  {trial:10} {target:10} {self._left(left)}", flush=True)
-            began = time.monotonic()
-            try:
+        try:
+            for index, (number, trial, target) in enumerate(plan):
+                left = plan[index:]
+                print(
+                    f"{self._clock()} round {number}/{rounds[-1]}  {trial:10} {target:10} {self._left(left)}",
+                    flush=True,
+                )
+                began = time.monotonic()
                 self._one(number, trial, running[target])
-            finally:
-                if len(left) == 1 or left[1][2] != target or not self._quick:
+                if self._quick and (len(left) == 1 or left[1][2] != target):
                     running[target].stop()
-            took = time.monotonic() - began
-            self._took[trial, target] = took
-            self.write({"round": number, "target": target, "trial": trial, "seconds": round(took, 1)})
+                took = time.monotonic() - began
+                self._took[trial, target] = took
+                self.write({"round": number, "target": target, "trial": trial, "seconds": round(took, 1)})
+        finally:
+            for one in running.values():
+                one.stop()
 
     def _clock(self) -> str:
         minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
@@ -126,6 +131,8 @@ class Comparison:
 
         try:
             TRIALS[trial](Bench(target, self._scale, record, note, keep=self._quick))
+        except BrokenPipeError:
+            raise  # nobody reads what is told here; programs that end are a BenchError
         except (BenchError, OSError, ArithmeticError) as error:
             # One that fails must not lose the others.
             self.write({**about, "failed": str(error).partition("\n")[0]})
@@ -235,6 +242,9 @@ def main(run: Callable[[argparse.Namespace], int] = compare) -> int:
         return run(arguments())
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for what the interpreter does at its end
         return 1
     except KeyboardInterrupt:
         print("\nbench: interrupted; what was measured is kept", file=sys.stderr)
