@@ -27,7 +27,7 @@ from tests.ports import free_ports
 __all__ = ["TARGETS", "GripProxy", "Loop", "Nginx", "Pushpin", "Target", "Wish", "descriptors"]
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-START_PATIENCE = 30.0
+START_PATIENCE = 60.0
 STOP_PATIENCE = 15.0
 
 
