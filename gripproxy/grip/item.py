@@ -171,6 +171,8 @@ class Item:
     def unpack(cls, packed: tuple[Any, ...]) -> Item:
         """Make an item of what :meth:`pack` returned, in this or another process of the same installation."""
         channel, id_, prev_id, response, stream, message, meta, size, no_seq = packed
+        if response is None and message is None and meta is None and type(stream) is bytes:
+            return cls(channel, id_, prev_id, None, StreamFormat("send", stream), None, NO_META, size, no_seq)
         return cls(
             channel,
             id_,

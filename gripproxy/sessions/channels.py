@@ -170,6 +170,8 @@ class ChannelTable:
         self.changed: Callable[[], None] | None = None
         """Called when there are counts to send, if they are wanted sooner than after 100 ms."""
         self._channels: dict[bytes, Channel] = {}
+        self.get: Callable[[bytes], Channel | None] = self._channels.get
+        """Returns the channel of that name, if a session here is subscribed to it."""
         self._number = 0
         self._up = False
         self._dirty: set[Channel] = set()
@@ -178,10 +180,6 @@ class ChannelTable:
 
     def __len__(self) -> int:
         return len(self._channels)
-
-    def get(self, name: bytes) -> Channel | None:
-        """Return the channel, if a session here is subscribed to it."""
-        return self._channels.get(name)
 
     def all(self) -> Iterable[Channel]:
         """Return every channel (a copy: sessions may end while it is walked)."""

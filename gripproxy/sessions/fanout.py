@@ -107,7 +107,8 @@ class Fanout:
         channel = self._table.get(item.channel)
         if channel is None:
             return
-        self._table.received(channel, item)
+        if item.id is not None:
+            self._table.received(channel, item)
         ledger = self._ledger
         if ledger.routed or ledger.block_size:
             ledger.addressed(channel, channel.counts, item)
@@ -128,6 +129,8 @@ class Fanout:
             if self._waiting > MAX_WAITING and not self._paused:
                 self._paused = True
                 self._pause(True)
+        elif channel.careful is None:
+            self._plain(channel, item)
         else:
             self._deliver(channel, item)
 
@@ -196,15 +199,20 @@ class Fanout:
         lane, stream = channel.streams, item.stream
         if lane is not None and stream is not None and lane.members:
             if stream.action == "send" and not stream.content_filters:
-                self._gather(channel, lane, chunk(stream.content))
-                if self._ledger.routed:
-                    self._ledger.written(channel, STREAM, len(lane.members), len(stream.content))
+                content = stream.content
+                self._gather(channel, lane, chunk(content))
+                ledger, sessions = self._ledger, len(lane.members)
+                if ledger.routed:
+                    ledger.written(channel, STREAM, sessions, len(content))
                 else:
-                    self._ledger.others.client_content_bytes_sent += len(lane.members) * len(stream.content)
+                    ledger.others.client_content_bytes_sent += sessions * len(content)
             else:
                 self._barrier(channel, lane, item)
-        lane, message = channel.sockets, item.message
-        if lane is not None and message is not None and lane.members:
+        message = item.message
+        if message is None:
+            return
+        lane = channel.sockets
+        if lane is not None and lane.members:
             if message.action == "send" and not message.content_filters:
                 self._gather(channel, lane, frame(message))
                 self._ledger.written(channel, SOCKET, len(lane.members), len(message.content or b""))
@@ -243,13 +251,14 @@ class Fanout:
             return
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         lane.touched = self._clock()
-        self.delivered += len(lane.members) * len(parts)
-        if len(lane.members) > TURN and yielding and channel.queue is None:
-            channel.queue = deque()
-            self._turn(channel, [(tuple(lane.members), partial(self._write_some, lane, data))])
-            return
         # A write may make a session careful, which changes the dict.
-        for session in tuple(lane.members):
+        members = tuple(lane.members)
+        self.delivered += len(members) * len(parts)
+        if len(members) > TURN and yielding and channel.queue is None:
+            channel.queue = deque()
+            self._turn(channel, [(members, partial(self._write_some, lane, data))])
+            return
+        for session in members:
             session.transport.write(data)
 
     def _each(self, channel: Channel, sessions: tuple[Session, ...], item: Item) -> int:

@@ -95,6 +95,9 @@ class Wire(Recorder):
         Wire.writes += 1
         self.last = data
 
+    def get_extra_info(self, name: str) -> Any:
+        return ("192.0.2.1", 4000) if name == "peername" else None
+
 
 class _Loop(Loop):
     """With descriptors, which are never readable."""
