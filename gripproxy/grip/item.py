@@ -201,7 +201,32 @@ def parse_json(obj: object) -> Item:
 
     Source: docs/grip.md §5.1, §5.2, §0.2.
     """
-    return _parse(_to_bytes(obj, MAX_DEPTH), None, True)
+    return _common_json(obj) or _parse(_to_bytes(obj, MAX_DEPTH), None, True)
+
+
+def _common_json(obj: object) -> Item | None:
+    """Return the item if it is one like nearly all, text for streams and nothing besides; else None."""
+    if type(obj) is not dict or type(formats := obj.get("formats")) is not dict or len(formats) != 1:
+        return None
+    value = formats.get("http-stream")
+    if type(value) is not dict or len(value) != 1 or type(content := value.get("content")) is not str:
+        return None
+    channel, id_, prev_id = obj.get("channel"), obj.get("id"), obj.get("prev-id")
+    fields = 2
+    if id_ is not None:
+        if type(id_) is not str:
+            return None
+        id_ = id_.encode("utf-8", "replace")
+        fields = 3
+    if prev_id is not None:
+        if type(prev_id) is not str:
+            return None
+        prev_id = prev_id.encode("utf-8", "replace")
+        fields += 1
+    if type(channel) is not str or len(obj) != fields:
+        return None
+    stream = StreamFormat("send", content.encode("utf-8", "replace"))
+    return Item(channel.encode("utf-8", "replace"), id_, prev_id, None, stream, None, NO_META)
 
 
 def parse_tnet(obj: object, channel: bytes | None = None) -> Item:

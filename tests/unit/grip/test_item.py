@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import marshal
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gripproxy.grip import item as item_module
 from gripproxy.grip.item import (
     Item,
     ItemError,
@@ -555,3 +557,59 @@ class TestFuzz:
         if it.response is not None:
             head = it.response.reason + b"".join(k + v for k, v in it.response.headers)
             assert not any(c in head for c in b"\r\n\0")
+
+
+COMMON = {"channel": "c", "formats": {"http-stream": {"content": "\u00e4"}}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"id": "1"},
+        {"id": "1", "prev-id": "0"},
+        {"id": ""},
+        {"prev-id": "0"},
+        {"id": None},
+        {"id": 1},
+        {"prev-id": []},
+        {"no-seq": True},
+        {"meta": {"a": "b"}},
+        {"size": 3},
+        {"unknown": {}},
+        {"channel": None},
+        {"channel": 1},
+        {"formats": None},
+        {"formats": {}},
+        {"formats": []},
+        {"formats": {"http-stream": None}},
+        {"formats": {"http-stream": {"content": 1}}},
+        {"formats": {"http-stream": {"content-bin": "AA=="}}},
+        {"formats": {"http-stream": {"action": "close"}}},
+        {"formats": {"http-stream": {"content": "x", "action": "hint"}}},
+        {"formats": {"http-stream": {"content": "x", "content-filters": ["a"]}}},
+        {"formats": {"http-stream": {"content": "x"}, "ws-message": {"content": "y"}}},
+        {"formats": {"ws-message": {"content": "y"}}},
+        {"formats": {"other": {"content": "y"}}},
+        {"formats": None, "http-stream": {"content": "x"}},
+    ],
+    ids=str,
+)
+def test_the_short_ways_of_common_items_are_the_long_one(
+    changes: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    obj = COMMON | changes
+
+    def outcome(parse: Callable[[object], Item], value: object) -> Item | str:
+        try:
+            return parse(value)
+        except ItemError as error:
+            return f"error: {error}"
+
+    short = outcome(parse_json, obj)
+    tnet = item_module._to_bytes(obj, 10)
+    short_tnet = outcome(parse_tnet, tnet)
+    monkeypatch.setattr(item_module, "_common_json", lambda obj: None)
+    # With a field that nothing looks at there is no short way for a tnetstring either.
+    assert short == outcome(parse_json, obj | {"looked at by nobody": 1})
+    assert short_tnet == outcome(parse_tnet, tnet | {b"looked at by nobody": 1})  # type: ignore[operator]
