@@ -97,14 +97,14 @@ def hold(bench: Bench) -> None:
         if not bench.has(kind) or bench.target.name == "loop":
             continue  # it keeps nothing but a number
         with bench.started() as target:
-            base, before = _warmed(target, kind), target.asked()
+            base, before = _warmed(bench, target, kind), target.asked()
             with contextlib.closing(target.crowd(kind)) as crowd:
                 for full in (5000, 10000):
                     number = bench.scale.clients(full)
                     opened = _open(crowd, kind, number - crowd.held, target, before + number)
                     if full == 5000 and kind != "poll":
                         bench.record(f"accept {kind}", opened.held / opened.seconds)
-                    bench.record(f"memory {kind} {full}", (settled(target.memory) - base) / crowd.held)
+                    bench.record(f"memory {kind} {full}", (_settled(bench, target) - base) / crowd.held)
 
 
 def memreal(bench: Bench) -> None:
@@ -114,20 +114,25 @@ def memreal(bench: Bench) -> None:
             continue
         for variant in ("own", "browser"):
             with bench.started() as target:
-                base = _warmed(target, kind)
+                base = _warmed(bench, target, kind)
                 number, before = bench.scale.clients(5000), target.asked()
                 headers = BROWSER if variant == "browser" else ()
                 with contextlib.closing(target.crowd(kind, own=variant == "own", headers=headers)) as crowd:
                     _open(crowd, kind, number, target, before + number)
-                    bench.record(f"memory {kind} {variant}", (settled(target.memory) - base) / crowd.held)
+                    bench.record(f"memory {kind} {variant}", (_settled(bench, target) - base) / crowd.held)
 
 
-def _warmed(target: Target, kind: str) -> int:
+def _warmed(bench: Bench, target: Target, kind: str) -> float:
     """Let a few clients come and go, for what is only loaded then; returns the memory in KB."""
     with contextlib.closing(target.crowd(kind)) as crowd:
         before = target.asked()
         _open(crowd, kind, 20, target, before + 20)
-    return int(settled(target.memory))
+    return _settled(bench, target)
+
+
+def _settled(bench: Bench, target: Target) -> float:
+    """The memory when it changes no more, in KB."""
+    return settled(target.memory, most=bench.scale.lasting(3))
 
 
 def _open(crowd: Crowd, kind: str, number: int, target: Target, asked: int) -> Seen:
@@ -330,7 +335,7 @@ def growth(bench: Bench) -> None:
         return
     wish = Wish(clients=bench.scale.clients(STEPS[-1]))
     with bench.started(wish) as target, contextlib.ExitStack() as stack:
-        base = _warmed(target, "stream") if target.asks_backend else 0
+        base = _warmed(bench, target, "stream") if target.asks_backend else 0
         crowd = stack.enter_context(contextlib.closing(target.crowd("stream", processes=wish.workers)))
         publisher = stack.enter_context(contextlib.closing(target.publisher("stream")))
         kept = []
@@ -338,7 +343,7 @@ def growth(bench: Bench) -> None:
             # More at a time than elsewhere: what counts here is how many there are, not how they came.
             crowd.open(bench.scale.clients(step) - crowd.held, window=200)
             if target.asks_backend:
-                kept.append((settled(target.memory) - base) / crowd.held)
+                kept.append((_settled(bench, target) - base) / crowd.held)
                 bench.record(f"growth memory {step}", kept[-1])
             _one_at_a_time(bench, crowd, publisher, f"growth single {step}")
         if kept:
@@ -355,7 +360,7 @@ def idle(bench: Bench) -> None:
             crowd.open(clients)
             with contextlib.closing(target.publisher("stream")) as publisher:
                 cost = _delivery_cost(bench, crowd, publisher)
-            settled(target.memory)
+            _settled(bench, target)
             before, spent, began = crowd.look(), target.cpu(), time.monotonic()
             time.sleep(bench.scale.lasting(seconds))
             took = time.monotonic() - began
@@ -401,7 +406,7 @@ def _overloaded(bench: Bench, target: Target, crowd: Crowd, publisher: Publisher
     per_item, held = crowd.held // channels, crowd.held
     publisher.send(channels)  # a first one on each channel
     crowd.rest()
-    normal, _ = _probe(crowd, publisher)
+    normal, _, _ = _probe(crowd, publisher)
     before, most = target.memory(), 0
 
     crowd.zero()
@@ -413,7 +418,7 @@ def _overloaded(bench: Bench, target: Target, crowd: Crowd, publisher: Publisher
     sustainable = seen.count / per_item / ((seen.last - sent.start) / 1e9)
 
     crowd.zero()
-    counted, lasting, rate = target.counts(), bench.scale.lasting(60), int(2 * sustainable)
+    told, lasting, rate = target.counts(), bench.scale.lasting(60), int(2 * sustainable)
     publisher.begin(int(rate * lasting), rate=rate, seconds=lasting)
     until = time.monotonic() + lasting
     while time.monotonic() < until:
@@ -423,18 +428,18 @@ def _overloaded(bench: Bench, target: Target, crowd: Crowd, publisher: Publisher
     got, probed, ended, back = 0, 0, time.monotonic(), -1.0
     while back < 0 and time.monotonic() < ended + 60:
         began = time.monotonic()
-        got += crowd.zero().count
-        latency, number = _probe(crowd, publisher)
-        probed += number
+        latency, items, counted = _probe(crowd, publisher)
+        probed += items
+        got += counted
         # Normal is at most twice what it was, and a few ms on top: what the machine itself varies by.
         if latency <= 2 * normal + 10:
             back = began - ended
     got += crowd.rest(quiet=10).count
     due = (sent.sent + probed) * per_item
-    changed = {name: value - counted.get(name, 0) for name, value in target.counts().items()}
+    changed = {name: value - told.get(name, 0) for name, value in target.counts().items()}
     dropped = sum(value for name, value in changed.items() if name.startswith("drops_total"))
-    told = {name: f"{changed[name]:,.0f}" for name in sorted(changed) if _tells(name) and changed[name]}
-    bench.note(f"{key}: {sent.sent:,} taken in, {due:,} due, {got:,} came; its own counts: {told}")
+    its_own = {name: f"{changed[name]:,.0f}" for name in sorted(changed) if _tells(name) and changed[name]}
+    bench.note(f"{key}: {sent.sent:,} taken in, {due:,} due, {got:,} came; its own counts: {its_own}")
 
     bench.record(f"{key} sustainable", sustainable)
     bench.record(f"{key} offered", rate)
@@ -450,11 +455,14 @@ def _overloaded(bench: Bench, target: Target, crowd: Crowd, publisher: Publisher
     bench.record(f"{key} back", back)
 
 
-def _probe(crowd: Crowd, publisher: Publisher) -> tuple[float, int]:
-    """Publish a few items: how long what comes meanwhile took (99th percentile, ms), and how many they are."""
-    crowd.zero()
+def _probe(crowd: Crowd, publisher: Publisher) -> tuple[float, int, int]:
+    """Publish a few items: how long what comes meanwhile took (99th percentile, ms).
+
+    And how many items these are, and how many messages had been counted before.
+    """
+    counted = crowd.zero().count
     sent = publisher.send(20, rate=40)
-    return crowd.rest(quiet=0.25, seconds=2).latencies.quantile(0.99), sent.sent
+    return crowd.rest(quiet=0.25, seconds=2).latencies.quantile(0.99), sent.sent, counted
 
 
 def _tells(name: str) -> bool:
