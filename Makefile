@@ -119,8 +119,8 @@ test-browser: $(STAMPS)/browser ## EventSource and WebSockets in a headless brow
 test-clients: $(STAMPS)/dev $(NODE_MODULES) ## the GRIP client libraries for Node and Python (apt: nodejs npm)
 	$(BIN)/python -m pytest tests/clients $(ARGS)
 
-test-spark: $(STAMPS)/spark ## the Spark jobs, against DuckDB and on a cluster of three processes (apt: chromium)
-	@command -v chromium >/dev/null || { echo "make test-spark: chromium not found: apt-get install chromium" >&2; exit 1; }
+test-spark: $(STAMPS)/spark ## the Spark jobs, against DuckDB, on a cluster, killed (apt: chromium pushpin zurl)
+	@for tool in chromium pushpin zurl; do command -v $$tool >/dev/null || { echo "make test-spark: $$tool not found: apt-get install chromium pushpin zurl" >&2; exit 1; }; done
 	$(BIN)/python -m pytest tests/spark --timeout=1800 $(ARGS)
 
 autobahn: $(STAMPS)/dev ## the Autobahn WebSocket suite through gripproxy (needs a Python 2.7; writes docs/autobahn.md)

@@ -82,19 +82,33 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--at", type=_moment, metavar="TIME", help="list who was connected at this time, too")
     _add_spark(report)
 
-    stream = commands.add_parser("stream", help="add up the record by the minute, as it grows")
+    stream = commands.add_parser(
+        "stream",
+        help="make the tables of the report by the minute, as the record grows",
+        description="Makes the report's tables by the minute, as the record grows: each minute once, when it is final. "
+        "SIGTERM and Ctrl-C end it; started again with the same --into it goes on where it was, whatever ended it.",
+        epilog=EPILOG,
+    )
     stream.set_defaults(run=_stream)
     stream.add_argument("directory", type=pathlib.Path, metavar="DIR", help="folder of the record")
     stream.add_argument(
-        "--into", required=True, type=pathlib.Path, metavar="DIR", help="folder for the output and the checkpoint"
+        "--into", required=True, type=pathlib.Path, metavar="DIR", help="folder for the tables, and where it stands"
     )
     stream.add_argument(
-        "--delay", type=_positive, default=900.0, metavar="SECONDS", help="events may be so late (default: 900)"
+        "--delay",
+        type=_positive,
+        default=900.0,
+        metavar="SECONDS",
+        help="events may be so late: more than the recorder's --segment-age, and than it may be away (default: 900)",
     )
     stream.add_argument(
-        "--interval", type=_positive, default=10.0, metavar="SECONDS", help="time between two looks (default: 10)"
+        "--interval",
+        type=_positive,
+        default=10.0,
+        metavar="SECONDS",
+        help="time between two looks for segments (default: 10)",
     )
-    stream.add_argument("--once", action="store_true", help="read what there is, and end")
+    stream.add_argument("--once", action="store_true", help="read what there is, and end: for a timer")
     _add_spark(stream)
     return parser
 
@@ -106,7 +120,7 @@ def _add_spark(command: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="where Spark works: local[N], spark://host:port (default: local[*])",
     )
-    command.add_argument("--memory", default="1g", help="Java heap of the driver (default: 1g)")
+    command.add_argument("--memory", help="Java heap of the driver (default: 800m for a report, 1g for a stream)")
 
 
 def _moment(text: str) -> datetime.datetime:
@@ -207,13 +221,13 @@ def _report(given: argparse.Namespace) -> int:
     try:
         from spark_stats.reports import page
         from spark_stats.reports.java import NoJava
-        from spark_stats.reports.report import SETTINGS, NoData, make
+        from spark_stats.reports.report import MEMORY, SETTINGS, NoData, make
         from spark_stats.reports.session import session
     except ModuleNotFoundError as e:
         print(f"{e.name} is missing: pip install 'gripproxy[spark]'", file=sys.stderr)
         return 1
     try:
-        with session("gripproxy report", given.master, given.memory, SETTINGS) as spark:
+        with session("gripproxy report", given.master, given.memory or MEMORY, SETTINGS) as spark:
             made = make(spark, given.directory, given.into, span, given.at)
         print(page.write(given.into, made))
     except (NoData, NoJava, ValueError, OSError) as e:
@@ -224,19 +238,24 @@ def _report(given: argparse.Namespace) -> int:
 
 def _stream(given: argparse.Namespace) -> int:
     if not given.directory.is_dir():
-        print(f"{given.directory} is no folder", file=sys.stderr)
+        print(
+            f"{given.directory} is no folder: `python -m spark_stats record … --into {given.directory}` makes one",
+            file=sys.stderr,
+        )
         return 2
     try:
         from spark_stats.reports import stream
         from spark_stats.reports.java import NoJava
-        from spark_stats.reports.session import session
+        from spark_stats.reports.session import MEMORY, session
     except ModuleNotFoundError as e:
         print(f"{e.name} is missing: pip install 'gripproxy[spark]'", file=sys.stderr)
         return 1
+    # How Java calls Python is of no interest, and what went wrong is said below.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
-        with session("gripproxy stream", given.master, given.memory, stream.SETTINGS) as spark:
+        with session("gripproxy stream", given.master, given.memory or MEMORY, stream.SETTINGS) as spark:
             stream.run(spark, given.directory, given.into, given.delay, given.interval, given.once)
-    except NoJava as e:
+    except (NoJava, stream.Failed, OSError) as e:
         print(e, file=sys.stderr)
         return 1
     return 0

@@ -24,6 +24,8 @@ MINUTE: Final = 60_000_000
 """µs."""
 MEMORY: Final = 7 * 86_400_000_000
 """µs for which a segment that is final is remembered, to know a copy of it. Spark forgets names of files as late."""
+MOST: Final = 20_000
+"""Segments that are final and remembered, at most."""
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -143,8 +145,9 @@ class Position:
             final = final if self.final is None else max(final, self.final)
         segments = sorted(known.values(), key=lambda each: (each.since, each.path))
         unread = [each for each in segments if self.final is None or each.until >= self.final]
-        gone = [each for each in unread if not exists(each)]
-        unread = [each for each in unread if each not in gone]
+        there = {each: exists(each) for each in unread}
+        gone = [each for each in unread if not there[each]]
+        unread = [each for each in unread if there[each]]
         since = self.final
         if since is None and segments:
             # Reports are about the time before them.
@@ -156,8 +159,10 @@ class Position:
         late = [each for each in fresh if self.final and (each.since < self.final or each.kind == "report")]
         # While nothing is final, a round begins where the record does.
         reached = self.final if span is None else final
-        oldest = None if reached is None or newest is None else min(reached, newest - MEMORY)
-        kept = [each for each in segments if each not in gone and (oldest is None or each.until >= oldest)]
+        kept = [each for each in unread if reached is None or each.until >= reached]
+        oldest = 0 if newest is None else newest - MEMORY
+        over = [each for each in segments if reached is not None and oldest <= each.until < reached]
+        kept = [*[each for each in over if there.get(each, True)][-MOST:], *kept]
         return Round(span, unread, _overlapping(unread), copies, late, gone), Position(reached, newest, kept)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,69 +1,81 @@
-"""The streaming job: figures per minute, as segments appear.
+"""The streaming job: the report's figures per minute, as segments appear.
 
-Spark reads each segment once, adds events up by the minute they were received in, and writes a minute when it is over
-and the watermark has passed: when an event has been seen that is so much younger. Where it stands is in the
-checkpoint; together with it the output has each minute exactly once, whatever happens to the job in between. What comes
-later than the watermark allows is not counted, and said to be.
+Spark watches the record and hands over the names of new segments in rounds, with a checkpoint of which round has which.
+A round makes the tables of the minutes that have become final with it (:mod:`~spark_stats.reports.position` says
+which). Each table gets one file per round, named for the round, and then the position is written, named likewise. A
+round that was cut off is done again, from the position before it and with the same segments, and replaces what it had
+written: every minute is there once, for every reader.
 
-An event of a segment that was copied within that time counts once.
+Spark's own watermark would drop what comes too late before anybody can count it, and its own duplicate check would keep
+every event for as long as events may be late.
 """
 
 from __future__ import annotations
 
+import datetime
+import fcntl
 import json
 import logging
+import os
 import pathlib
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from typing import Any, Final
 
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQueryListener
 
-from spark_stats.reports.events import DDL, prepared
-from spark_stats.schema import OWN
+from spark_stats.directory import sync_folder
+from spark_stats.reports.minutes import TABLES, Minutes, escaped, late
+from spark_stats.reports.position import Position, Round, Segment
 
-__all__ = ["CHECKPOINT", "DELAY", "OUTPUT", "SETTINGS", "minutes", "run"]
+__all__ = ["DELAY", "LATE", "OWN", "SETTINGS", "Failed", "final", "run"]
 
 logger = logging.getLogger("spark_stats.stream")
 
 DELAY: Final = 900.0
 """Seconds that events may be late: until a segment is closed (300 by default), and a recorder that died is back."""
-OUTPUT: Final = "minutes"
-CHECKPOINT: Final = "checkpoint"
-"""Names of folders of the stream's."""
-SEGMENTS_AT_ONCE: Final = 500
-"""Segments that are read in one go, so that a long record does not have to fit into the memory."""
+LATE: Final = "late"
+"""The table of what came later."""
+OWN: Final = "_stream"
+"""The folder with the checkpoint and the position; readers leave out names that begin with ``_``."""
+AT_ONCE: Final = 3
+"""Tables that are made side by side: what takes the time is to plan them, one after the other."""
+FINISHING: Final = 30.0
+"""Seconds that a round may go on when the job is told to end."""
+LOOK: Final = 0.2
+"""Seconds between two looks whether it is."""
 
 SETTINGS: Final = {
-    # The events of the last minutes, to know those that come twice, are on the disk and not in the heap.
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
+    # A round has little data next to a report.
     "spark.sql.shuffle.partitions": "4",
+    # Names of segments are known: to ask for each of them is quicker than a job that does.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
 }
 
-KEYS: Final = ("type", "instance", "route", "channel", "transport")
+_FILES: Final = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
 
 
-def minutes(events: DataFrame, delay: float) -> DataFrame:
-    """Return figures per ``minute`` and :data:`KEYS` (those that an event has no field for are ``""``): ``events``,
-    ``gone`` (events with ``unavailable``), sums of ``count``, ``blocks``, ``requests_received``, ``received`` and
-    ``sent``, and ``largest`` (of ``count``)."""
-    known = prepared(events).where((F.col("type") != OWN) & F.col("instance").isNotNull())
-    once = known.withWatermark("received_at", f"{delay} seconds").dropDuplicatesWithinWatermark(["session", "seq"])
-    empty = [F.coalesce(key, F.lit("")).alias(key) for key in KEYS]
-    figures = ("count", "blocks", "requests_received", "received", "sent")
-    window = F.window("received_at", "1 minute").alias("window")
-    transport = F.coalesce("transport", "conn_type", "mode").alias("transport")
-    rows = once.withColumn("transport", transport).select("received_at", *empty, "unavailable", *figures)
-    summed = rows.groupBy(window, *KEYS).agg(
-        F.count("*").alias("events"),
-        F.sum(F.coalesce("unavailable", F.lit(False)).cast("bigint")).alias("gone"),
-        *[F.sum(name).alias(name) for name in figures],
-        F.max("count").alias("largest"),
-    )
-    names = ("events", "gone", *figures, "largest")
-    return summed.select(F.col("window.start").alias("minute"), *KEYS, *names)
+class Failed(Exception):
+    """The stream cannot go on; the text says why and what would be right."""
+
+
+def final(into: pathlib.Path) -> datetime.datetime | None:
+    """Return the time before which all minutes are in the tables; None if there is none yet."""
+    rounds = _Rounds.written(into / OWN)
+    if not rounds:
+        return None
+    reached = _position(into / OWN, rounds[-1]).final
+    return None if reached is None else _time(reached)
 
 
 def run(
@@ -74,54 +86,262 @@ def run(
     interval: float = 10.0,
     once: bool = False,
 ) -> None:
-    """Follow the record in ``root`` until interrupted, or, if ``once``, read what there is and return.
+    """Follow the record in ``root`` until SIGTERM or SIGINT, or, if ``once``, read what there is and return.
 
-    Arguments: ``into``, a folder that has the output, Parquet files in ``minutes``, and the checkpoint: it goes on
-    where it stopped if both are there; ``delay``, seconds an event may be late; ``interval``, seconds between two looks
-    for segments.
+    Arguments: ``into``, a folder with the tables and where the stream stands: it goes on there; ``delay``, seconds an
+    event may be late; ``interval``, seconds between two looks for segments.
+
+    Raises:
+        Failed: something is in the way; the text says what.
     """
-    listener = _Listener()
-    spark.streams.addListener(listener)
-    source = spark.readStream.schema(DDL).option("maxFilesPerTrigger", SEGMENTS_AT_ONCE).parquet(str(root.absolute()))
-    writer = (
-        minutes(source, delay)
-        .writeStream.format("parquet")
-        .outputMode("append")
-        .option("path", str((into / OUTPUT).absolute()))
-        .option("checkpointLocation", str((into / CHECKPOINT).absolute()))
-    )
-    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{interval} seconds")
-    query = writer.start()
+    own = into / OWN
+    own.mkdir(parents=True, exist_ok=True)
+    with _locked(own / "lock"), _stoppable() as stop:
+        rounds = _Rounds(spark, root, into, delay)
+        rounds.check()
+        if not any(root.glob("date=*/type=*/[!._]*")):
+            logger.info("no segment in %s yet%s", root, "" if once else ": waiting for the recorder to close one")
+        # Only names are read here: a broken file is no reason to fail.
+        source = spark.readStream.format("binaryFile").schema(_FILES).option("recursiveFileLookup", "true")
+        writer = (
+            source.load(escaped(root))
+            .select("path")
+            .writeStream.foreachBatch(rounds.make)
+            .option("checkpointLocation", str((own / "checkpoint").absolute()))
+        )
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{interval} seconds")
+        query = writer.start()
+        _follow(spark, query, stop, rounds)
+
+
+def _follow(spark: SparkSession, query: Any, stop: _Stop, rounds: _Rounds) -> None:
     try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
-        logger.info("stopped")
-    finally:
+        while not stop.asked and not query.awaitTermination(LOOK):
+            pass
+        if not stop.asked:
+            return
+        if query.status["isTriggerActive"]:
+            logger.info("finishing the round; once more to leave it for the next start")
+        deadline = time.monotonic() + FINISHING
+        while query.isActive and query.status["isTriggerActive"] and stop.asked < 2 and time.monotonic() < deadline:
+            stop.wait(LOOK)
+        rounds.stopping = True
+        spark.sparkContext.cancelAllJobs()
         query.stop()
-        spark.streams.removeListener(listener)
+    except (PySparkException, Py4JError, OSError) as e:  # The last two: Java is gone.
+        if not stop.asked:
+            raise Failed(rounds.failure or _plain(e)) from e
+    logger.info("stopped; started again it goes on here")
 
 
-class _Listener(StreamingQueryListener):  # type: ignore[misc]
-    """Says what each round has done."""
+class _Rounds:
+    """Makes one round after the other; Spark calls :meth:`make`."""
 
-    def onQueryStarted(self, event: Any) -> None:
-        logger.info("started; the checkpoint has the number %s", event.id)
+    def __init__(self, spark: SparkSession, root: pathlib.Path, into: pathlib.Path, delay: float) -> None:
+        self._spark = spark
+        self._root = root.absolute()
+        self._into = into
+        self._own = into / OWN
+        self._delay = delay
+        self.stopping = False
+        self.failure: str | None = None
 
-    def onQueryProgress(self, event: Any) -> None:
-        progress = json.loads(event.progress.json)
-        rows = progress["numInputRows"]
-        operators = progress.get("stateOperators", [])
-        late = max((operator.get("numRowsDroppedByWatermark", 0) for operator in operators), default=0)
-        if rows or late:
-            watermark = progress.get("eventTime", {}).get("watermark", "none")
-            seconds = progress["durationMs"]["triggerExecution"] / 1000
-            logger.info("%d events in %.1f s; minutes before %s are final", rows, seconds, watermark)
-        if late:
-            logger.warning("%d events came later than --delay allows, and are not counted", late)
+    @staticmethod
+    def written(own: pathlib.Path) -> list[int]:
+        """Numbers of the rounds whose position is there."""
+        return sorted(int(path.stem) for path in own.glob("*.json") if path.stem.isdigit())
 
-    def onQueryIdle(self, event: Any) -> None:
-        """There was nothing to do."""
+    def check(self) -> None:
+        """Refuse to go on where checkpoint, position and tables do not belong together.
 
-    def onQueryTerminated(self, event: Any) -> None:
-        if event.exception is not None:
-            logger.error("ended: %s", event.exception.partition("\n")[0])
+        Raises:
+            Failed: they do not.
+        """
+        started = [int(path.name) for path in (self._own / "checkpoint" / "offsets").glob("*") if path.name.isdigit()]
+        done = self.written(self._own)
+        tables = [name for name in (*TABLES, LATE) if any((self._into / name).glob("round-*.parquet"))]
+        if (tables and not started) or (done and done[-1] > max(started, default=-1)):
+            raise Failed(
+                f"{self._into} has tables of a stream, but not all of its checkpoint ({self._own}): "
+                "restore it, or begin anew in an empty folder"
+            )
+
+    def make(self, names: DataFrame, number: int) -> None:
+        """Make a round of the files with these ``names``."""
+        try:
+            self._make([row.path for row in names.select("path").distinct().collect()], number)
+        except Exception as e:
+            if not self.stopping:
+                self.failure = _plain(e)
+            raise
+
+    def _make(self, names: list[str], number: int) -> None:
+        began = time.monotonic()
+        done = self.written(self._own)
+        before = Position()
+        if number:
+            if number - 1 not in done:
+                raise Failed(f"{self._own} has no position of round {number - 1}: begin anew in an empty folder")
+            before = _position(self._own, number - 1)
+        new = list(self._segments(names))
+        now = datetime.datetime.now(datetime.UTC)
+        work, after = before.following(new, self._delay, now, lambda each: (self._root / each.path).exists())
+        for segment in work.copies:
+            logger.info("%s: a copy, of events that are counted already", segment.path)
+        for segment in work.gone:
+            logger.error("%s was taken away before its %d events were counted", segment.path, segment.rows)
+        carried = self._own / f"{number - 1:06d}.events"
+        known = self._spark.read.parquet(escaped(carried)) if number and carried.exists() else None
+        late_rows = self._late(work, before, number)
+        if work.span is None:
+            for name in TABLES:
+                self._file(name, number).unlink(missing_ok=True)
+            self._carry(known, number)
+        else:
+            minutes = Minutes(self._spark, self._root, work.span, work, known)
+            try:
+                # More than one of them is made of these.
+                assert minutes.spells is not None
+                with ThreadPoolExecutor(AT_ONCE, "tables") as pool:
+                    jobs = [pool.submit(self._table, minutes, name, number) for name in TABLES]
+                    jobs.append(pool.submit(self._carried, minutes, number))
+                    try:
+                        for job in as_completed(jobs):
+                            job.result()
+                    finally:
+                        # If one has failed, those that wait are of no use.
+                        pool.shutdown(cancel_futures=True)
+            finally:
+                minutes.forget()
+        _put(self._own / f"{number:06d}.json", json.dumps(after.to_json()))
+        for old in done:
+            if old < number - 1:
+                (self._own / f"{old:06d}.json").unlink(missing_ok=True)
+                shutil.rmtree(self._own / f"{old:06d}.events", ignore_errors=True)
+        self._say(work, new, after, late_rows, time.monotonic() - began)
+
+    def _segments(self, names: list[str]) -> Iterator[Segment]:
+        for name in sorted(names):
+            path = pathlib.Path(re.sub("^file:/+", "/", name))
+            try:
+                segment = Segment.read(self._root, path)
+            except ValueError as e:
+                logger.error("%s: left out. Under another name a good one is read", e)
+                continue
+            except FileNotFoundError:
+                logger.error("%s was taken away before it was read", path)
+                continue
+            if segment is not None:
+                yield segment
+
+    def _late(self, work: Round, before: Position, number: int) -> int:
+        if not work.late or before.final is None:
+            self._file(LATE, number).unlink(missing_ok=True)
+            return 0
+        self._write(late(self._spark, self._root, work, before.segments, _time(before.final)), LATE, number)
+        path = self._file(LATE, number)
+        return sum(pq.read_table(path, columns=["events"])["events"].to_pylist()) if path.exists() else 0
+
+    def _file(self, name: str, number: int) -> pathlib.Path:
+        return self._into / name / f"round-{number:06d}.parquet"
+
+    def _write(self, frame: DataFrame, name: str, number: int) -> None:
+        """Write the rows of a table, or no file if there are none, in the place of what is there."""
+        target = self._file(name, number)
+        parts = self._own / f"{name}.parts"
+        keys = [key for key in ("by", "start", "instance", "channel", "route") if key in frame.columns]
+        ordered = frame.repartition(1).sortWithinPartitions(*keys)
+        ordered.write.mode("overwrite").option("compression", "zstd").parquet(str(parts.absolute()))
+        files = [path for path in parts.glob("*.parquet") if pq.read_metadata(path).num_rows]
+        if files:
+            (part,) = files
+            target.parent.mkdir(exist_ok=True)
+            _settle(part, target)
+        else:
+            target.unlink(missing_ok=True)
+        shutil.rmtree(parts)
+
+    def _table(self, minutes: Minutes, name: str, number: int) -> None:
+        self._write(minutes.final(minutes.tables()[name]()), name, number)
+
+    def _carried(self, minutes: Minutes, number: int) -> None:
+        self._carry(minutes.carry(), number)
+
+    def _carry(self, frame: DataFrame | None, number: int) -> None:
+        target = self._own / f"{number:06d}.events"
+        if frame is not None:
+            frame.repartition(1).write.mode("overwrite").parquet(str(target.absolute()))
+        else:
+            shutil.rmtree(target, ignore_errors=True)
+
+    def _say(self, work: Round, new: list[Segment], after: Position, late_rows: int, seconds: float) -> None:
+        events = sum(each.rows for each in new)
+        upto = "none yet" if after.final is None else f"before {_time(after.final):%Y-%m-%d %H:%M} UTC"
+        logger.info("%d segments, %d events in %.1f s; final minutes: %s", len(new), events, seconds, upto)
+        if late_rows:
+            logger.warning("%d events came when their minute was final: see the table %s", late_rows, LATE)
+
+
+def _position(own: pathlib.Path, number: int) -> Position:
+    return Position.of_json(json.loads((own / f"{number:06d}.json").read_text()))
+
+
+def _time(micros: int) -> datetime.datetime:
+    """The time of a whole minute."""
+    return datetime.datetime.fromtimestamp(micros // 1_000_000, datetime.UTC)
+
+
+def _put(path: pathlib.Path, text: str) -> None:
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.write_text(text)
+    _settle(unfinished, path)
+
+
+def _settle(unfinished: pathlib.Path, path: pathlib.Path) -> None:
+    """Give a file its name when it is on the disk."""
+    with open(unfinished, "rb") as file:
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+    sync_folder(path.parent)
+
+
+def _plain(error: Exception) -> str:
+    """What an error says, without Java's trace."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+@contextmanager
+def _locked(path: pathlib.Path) -> Iterator[None]:
+    """Keep a second stream out of the folder."""
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failed(f"another stream writes into {path.parent.parent}: give each a folder of its own") from None
+        yield
+
+
+class _Stop(threading.Event):
+    """How often the job was ``asked`` to end."""
+
+    asked = 0
+
+
+@contextmanager
+def _stoppable() -> Iterator[_Stop]:
+    """Count SIGTERM and SIGINT instead of dying of them; in a thread that gets none nothing is changed."""
+    stop = _Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def asked(number: int, frame: object) -> None:
+        stop.asked += 1
+
+    before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

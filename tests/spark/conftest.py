@@ -15,10 +15,14 @@ from pyspark.sql import SparkSession
 from spark_stats.reports.report import Made, make
 from spark_stats.reports.session import session
 from spark_stats.reports.span import Span
+from spark_stats.reports.stream import SETTINGS
 from tests.spark import traffic
 from tests.spark.oracle import Oracle
 
 EVENTS = int(os.environ.get("EVENTS", 1_000_000))
+# For every Spark that a test starts: they are many and short-lived, and should not spend their time on compiling.
+os.environ["SPARK_CONF_DIR"] = str(pathlib.Path(__file__).with_name("conf"))
+os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # Not on the edges of minutes, hours or days.
 SPAN = Span(
     datetime.datetime(2026, 11, 19, 22, 7, 31, tzinfo=datetime.UTC),
@@ -37,9 +41,24 @@ class Reported:
     shown: str
 
 
+@dataclass(frozen=True)
+class Small:
+    """A small record, what is in it, and the report over all of it."""
+
+    record: pathlib.Path
+    traffic: traffic.Traffic
+    into: pathlib.Path
+
+    @property
+    def span(self) -> Span:
+        """An hour before there was anything, too: the first reports are about that."""
+        return Span(self.traffic.since - datetime.timedelta(hours=1), self.traffic.until)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    with session("tests", "local[2]", settings={"spark.sql.shuffle.partitions": "4"}) as made:
+    few = {**SETTINGS, "spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
+    with session("tests", "local[2]", settings=few) as made:
         yield made
 
 
@@ -48,6 +67,14 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     root = tmp_path_factory.mktemp("record")
     assert traffic.make(root, EVENTS).events > EVENTS
     return root
+
+
+@pytest.fixture(scope="session")
+def small(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Small:
+    root, into = tmp_path_factory.mktemp("small"), tmp_path_factory.mktemp("small report")
+    made = Small(root, traffic.make(root, 4000, hours=1.5, channels=20, segment=300), into)
+    make(spark, root, into, made.span, out=io.StringIO())
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -5,17 +5,14 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections import defaultdict
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.conftest import AT, SPAN, Reported
 from tests.spark.oracle import PERS, SECOND, Oracle, Spell, place, three_digits
+from tests.spark.rows import Row, rows, same
 from tests.spark.traffic import BEGIN, INSTANCES
-
-Row = tuple[Any, ...]
 
 LENGTH = 4 * 3600
 # What tests/spark/traffic.py does: nobody listens to b, and there is no recorder, from when to when (s).
@@ -25,35 +22,7 @@ NO_RECORDER = (LENGTH * 0.6, LENGTH * 0.6 + 121.001234)
 
 def table(reported: Reported, name: str, *columns: str) -> list[Row]:
     """Rows with these columns; times are µs since 1970."""
-    read = pq.read_table(reported.into / f"{name}.parquet", columns=list(columns))
-    read = read.cast(read.schema.remove_metadata())
-    lists = [
-        column.cast("int64").to_pylist() if str(column.type).startswith("timestamp") else column.to_pylist()
-        for column in read.columns
-    ]
-    return list(zip(*lists, strict=True))
-
-
-def keyed(rows: list[Row]) -> dict[Row, list[float]]:
-    """Rows by all that is no fraction; fractions are calculated in different orders, and so differ a little."""
-    found = {
-        tuple(x for x in row if not isinstance(x, float)): [x for x in row if isinstance(x, float)] for row in rows
-    }
-    assert len(found) == len(rows), "rows are there twice"
-    return found
-
-
-def same(reported: list[Row], calculated: list[Row]) -> None:
-    """The same rows, in any order. The message shows some that differ."""
-    ours, theirs = keyed(reported), keyed(calculated)
-    assert ours
-    wrong, missing = ours.keys() - theirs.keys(), theirs.keys() - ours.keys()
-    assert not wrong | missing, (
-        f"{len(wrong)} of {len(ours)} reported rows are wrong: {sorted(map(str, wrong))[:5]} "
-        f"calculated: {sorted(map(str, missing))[:5]}"
-    )
-    for key, fractions in ours.items():
-        assert fractions == pytest.approx(theirs[key], rel=1e-9, abs=1e-9), key
+    return rows([reported.into / f"{name}.parquet"], columns)
 
 
 def since_begin(seconds: float) -> int:

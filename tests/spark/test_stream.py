@@ -1,8 +1,10 @@
-"""The stream: killed with SIGKILL in between, it has every minute once, with every event in it once."""
+"""The stream: every minute is there once and is what the report says of it, whatever happens in between."""
 
 from __future__ import annotations
 
 import datetime
+import fcntl
+import logging
 import os
 import pathlib
 import shutil
@@ -10,44 +12,29 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
 
-from spark_stats.reports.stream import CHECKPOINT, OUTPUT
+from spark_stats.reports import stream
+from spark_stats.reports.minutes import TABLES
 from tests.service import ROOT
-from tests.spark import traffic
+from tests.spark.conftest import Small
+from tests.spark.rows import Row, rows, same
+from tests.spark.traffic import SESSIONS
 
 DELAY = 900
-PATIENCE = 600
-COLUMNS = 'epoch_us(minute), type, instance, route, channel, transport, events, gone, "count", received, largest'
+PATIENCE = 900
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-def start(record: pathlib.Path, into: pathlib.Path, *more: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "spark_stats", "stream", str(record), "--into", str(into), "--master", "local[2]"]
-    # A group of its own: Java is a child of Python's.
-    return subprocess.Popen([*command, "--delay", str(DELAY), *more], cwd=ROOT, start_new_session=True)
-
-
-def commits(into: pathlib.Path) -> int:
-    """Rounds that are complete."""
-    return len(list((into / CHECKPOINT / "commits").glob("[0-9]*")))
-
-
-def wait_for(done: int, into: pathlib.Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while commits(into) < done:
-        assert process.poll() is None, "the stream has ended"
-        assert time.monotonic() < deadline, f"{commits(into)} rounds after {PATIENCE} s"
-        time.sleep(0.05)
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def move(segments: list[pathlib.Path], root: pathlib.Path, record: pathlib.Path) -> None:
-    """Let segments appear in a record, in order of time, as a recorder does: whole at once."""
+def moved(segments: list[pathlib.Path], root: pathlib.Path, record: pathlib.Path) -> None:
+    """Let segments appear in a record as a recorder does: whole at once."""
     for path in segments:
         target = record / path.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -56,60 +43,293 @@ def move(segments: list[pathlib.Path], root: pathlib.Path, record: pathlib.Path)
         unfinished.rename(target)
 
 
-def test_killed_and_started_again_it_counts_everything_once(tmp_path: pathlib.Path) -> None:
-    root, record, into = tmp_path / "all", tmp_path / "record", tmp_path / "into"
-    record.mkdir()
-    made = traffic.make(root, 50_000, hours=2, segment=600)
-    # By the time they begin, and a copy not far behind what it is of.
+def parts(small: Small, number: int) -> list[list[pathlib.Path]]:
+    """Its segments, by the time they begin, in so many parts; a copy is not far behind what it is of."""
     segments = sorted(
-        root.glob("date=*/type=*/*"),
+        small.record.glob("date=*/type=*/*"),
         key=lambda path: (path.parent.parent.name, path.name.removeprefix("restored ")),
     )
-    third = len(segments) // 3
-    move(segments[:third], root, record)
-    first = start(record, into, "--interval", "0.5")
-    try:
-        wait_for(1, into, first)
-        move(segments[third : 2 * third], root, record)
-        # In the middle of a round: it has begun and is not complete.
-        done = commits(into)
-        deadline = time.monotonic() + PATIENCE
-        while len(list((into / CHECKPOINT / "offsets").glob("[0-9]*"))) <= done:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
-    finally:
-        kill(first)
-    move(segments[2 * third :], root, record)
-    second = start(record, into, "--interval", "0.5")
-    try:
-        wait_for(commits(into) + 1, into, second)
-    finally:
-        kill(second)
-    assert start(record, into, "--once").wait(PATIENCE) == 0
+    return [segments[len(segments) * i // number : len(segments) * (i + 1) // number] for i in range(number)]
 
-    db = duckdb.connect()
-    db.execute("SET TimeZone = 'UTC'")
-    # What counts is in the sink's own list of files: those of a round that was cut off are not in it.
-    names = [
-        entry.partition('"path":"file://')[2].partition('"')[0]
-        for log in (into / OUTPUT / "_spark_metadata").iterdir()
-        if not log.name.startswith(".")
-        for entry in log.read_text().splitlines()[1:]
-    ]
-    assert names
-    found = db.execute(f"SELECT {COLUMNS} FROM read_parquet(?)", [sorted(set(names))]).fetchall()
-    last = int((made.until - datetime.timedelta(seconds=DELAY)).timestamp()) // 60 * 60_000_000
-    expected = db.execute(
-        f"""
-        SELECT epoch_us(date_trunc('minute', received_at)) AS minute, type, "from", coalesce(route, ''),
-               coalesce(channel, ''), coalesce(transport, conn_type, mode, ''), count(*),
-               count(*) FILTER (unavailable), CAST(sum("count") AS BIGINT), CAST(sum(received) AS BIGINT), max("count")
-        FROM read_parquet('{root}/*/*/{traffic.SESSIONS[0][:4]}*.parquet', hive_partitioning = true)
-        WHERE type != 'recorder' GROUP BY ALL
-        """
-    ).fetchall()
-    assert len(found) == len(set(found))
-    # The last minutes are not final yet.
-    final = max(row[0] for row in found)
-    assert last - 120_000_000 <= final < last + 60_000_000
-    assert set(found) == {row for row in expected if row[0] <= final}
+
+def micros(time: datetime.datetime) -> int:
+    return (time - EPOCH) // datetime.timedelta(microseconds=1)
+
+
+def columns(folder: pathlib.Path) -> list[str]:
+    return list(pq.read_schema(next(folder.glob("*.parquet"))).names)
+
+
+def all_final(small: Small) -> datetime.datetime:
+    """Up to when minutes are final when all is read; the newest event comes just before the end."""
+    newest = small.traffic.until - datetime.timedelta(microseconds=1)
+    return (newest - datetime.timedelta(seconds=DELAY)).replace(second=0, microsecond=0)
+
+
+def equals_the_report(into: pathlib.Path, small: Small) -> None:
+    """All minutes that are final are in the tables as the report has them, and no others."""
+    until = all_final(small)
+    assert stream.final(into) == until
+    for name in TABLES:
+        if name == "events":
+            continue
+        names = columns(into / name)
+        assert names == pq.read_schema(small.into / f"{name}.parquet").names
+        whole = rows([small.into / f"{name}.parquet"], names)
+        per, start = names.index("per"), names.index("start")
+        expected = [row for row in whole if row[per] == "minute" and row[start] < micros(until)]
+        same(rows(sorted((into / name).iterdir()), names), expected)
+    same(counted(into, "events"), calculated(small, until))
+
+
+def counted(into: pathlib.Path, name: str) -> list[Row]:
+    """The table as a plain reader sees it: DuckDB, with all files of the folder."""
+    with duckdb.connect() as db:
+        db.execute("SET TimeZone = 'UTC'")
+        names = ", ".join(f'"{name}"' for name in columns(into / name)).replace('"start"', "epoch_us(start)")
+        files = [str(path) for path in (into / name).iterdir()]
+        return db.execute(f"SELECT {names} FROM read_parquet(?)", [files]).fetchall()
+
+
+def calculated(small: Small, until: datetime.datetime) -> list[Row]:
+    with duckdb.connect() as db:
+        db.execute("SET TimeZone = 'UTC'")
+        return db.execute(
+            f"""
+            SELECT 'minute', epoch_us(date_trunc('minute', received_at)) AS minute,
+                   CASE GROUPING(sender) WHEN 1 THEN 'type' ELSE 'type+instance' END, type, sender, count(*)
+            FROM (SELECT received_at, type, coalesce("from", '') AS sender
+                  FROM read_parquet('{small.record}/*/*/{SESSIONS[0][:4]}*.parquet', hive_partitioning = true)
+                  WHERE received_at < make_timestamptz({micros(until)}))
+            GROUP BY GROUPING SETS ((minute, type), (minute, type, sender))
+            """
+        ).fetchall()
+
+
+# --- as processes, that are killed
+
+
+def started(record: pathlib.Path, into: pathlib.Path, log: pathlib.Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "spark_stats", "stream", str(record), "--into", str(into), "--master", "local[2]"]
+    # A group of its own: Java is a child of Python's.
+    with open(log, "ab") as out:
+        return subprocess.Popen(
+            [*command, "--delay", str(DELAY), "--interval", "0.5"],
+            cwd=ROOT,
+            start_new_session=True,
+            stdout=out,
+            stderr=out,
+        )
+
+
+def wait_for(condition: Callable[[], object], process: subprocess.Popen[bytes], log: pathlib.Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.01)
+
+
+def killed(process: subprocess.Popen[bytes]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_killed_again_and_again_it_has_everything_once(small: Small, tmp_path: pathlib.Path) -> None:
+    record, into, log = tmp_path / "record", tmp_path / "into", tmp_path / "log"
+    own = into / stream.OWN
+    record.mkdir()
+    first, second, third = parts(small, 3)
+    process = started(record, into, log)
+    try:
+        wait_for(lambda: "waiting for the recorder" in log.read_text(), process, log)
+        moved(first, small.record, record)
+        wait_for(lambda: (own / "000000.json").exists(), process, log)
+        moved(second, small.record, record)
+        # In the middle of a round: some of its tables are there, and others are not.
+        wait_for(lambda: list(into.glob("*/round-000001.parquet")), process, log)
+    finally:
+        killed(process)
+    assert not (own / "000001.json").exists()
+    process = started(record, into, log)
+    try:
+        # At the end of one: the tables are there, and Spark may not have noted that.
+        wait_for(lambda: (own / "000001.json").exists(), process, log)
+    finally:
+        killed(process)
+    moved(third, small.record, record)
+    end = all_final(small)
+    process = started(record, into, log)
+    try:
+        wait_for(lambda: stream.final(into) == end, process, log)
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0, log.read_text()
+    finally:
+        if process.poll() is None:
+            killed(process)
+    assert "stopped; started again it goes on here" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    equals_the_report(into, small)
+
+
+# --- in this process, with all that goes wrong
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """What came out, and what was said."""
+
+    into: pathlib.Path
+    said: str
+
+
+class Cut(Exception):
+    """The round ends here."""
+
+
+LATE = {("conn", "gripproxy-handler"): 7, ("message", ""): 3}
+
+
+@pytest.fixture(scope="module")
+def streamed(small: Small, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Streamed:
+    record, into = tmp_path_factory.mktemp("record [1] {ü}"), tmp_path_factory.mktemp("into [2]")
+    first, second, third = parts(small, 3)
+    said: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    handler = Handler()
+    stream.logger.addHandler(handler)
+    stream.logger.setLevel(logging.INFO)
+
+    def go() -> None:
+        stream.run(spark, record, into, DELAY, once=True)
+
+    try:
+        moved(first, small.record, record)
+        go()
+        moved(second, small.record, record)
+        # What is left of a recorder that has died, and what somebody copied in part.
+        (record / "_recorder" / "journal").mkdir(parents=True)
+        (record / "_recorder" / "journal" / "x.journal").write_bytes(b"gsj\x01")
+        (record / "_recorder" / "open").mkdir()
+        shutil.copy(first[0], record / "_recorder" / "open" / "date=2026-11-19,type=conn,x.parquet")
+        whole = next(path for path in second if "type=message" in str(path) and "restored" not in path.name)
+        broken = record / whole.relative_to(small.record).with_name("broken.parquet")
+        broken.write_bytes(whole.read_bytes()[:-100])
+        half = pq.read_table(whole, partitioning=None).slice(3, 50)
+        pq.write_table(half, broken.with_name("half of [it].parquet"))
+        # Cut off before and behind the position, whatever number of tables is there.
+        with pytest.MonkeyPatch.context() as patch:
+            real = stream._settle
+
+            def settle(unfinished: pathlib.Path, path: pathlib.Path) -> None:
+                if path.name == "round-000001.parquet" and path.parent.name == "connection_time":
+                    raise Cut("behind the first table")
+                real(unfinished, path)
+
+            patch.setattr(stream, "_settle", settle)
+            with pytest.raises(stream.Failed):
+                go()
+            assert (into / "connections" / "round-000001.parquet").exists()
+            assert not (into / "connection_time" / "round-000001.parquet").exists()
+
+            def behind(unfinished: pathlib.Path, path: pathlib.Path) -> None:
+                real(unfinished, path)
+                if path.name == "000001.json":
+                    raise Cut("behind the position")
+
+            patch.setattr(stream, "_settle", behind)
+            with pytest.raises(stream.Failed):
+                go()
+            assert (into / stream.OWN / "000001.json").exists()
+        go()
+        moved(third, small.record, record)
+        late(small, record)
+        # What was final in the first round, once more, and in another file.
+        old = next(path for path in first if "type=conn" in str(path))
+        again = record / old.relative_to(small.record).with_name("again.parquet")
+        pq.write_table(pq.read_table(old, partitioning=None).slice(5, 20), again)
+        go()
+        go()
+    finally:
+        stream.logger.removeHandler(handler)
+    return Streamed(into, "\n".join(said))
+
+
+def late(small: Small, record: pathlib.Path) -> None:
+    """Events of a session that nobody knows, from the first minutes."""
+    for (kind, sender), number in LATE.items():
+        of_kind = sorted(small.record.glob(f"date=*/type={kind}/{SESSIONS[0]}*"))[0]
+        table = pq.read_table(of_kind, partitioning=None).slice(0, number)
+        for name, value in (("session", "20261119T000000Z-late"), ("from", sender or None)):
+            place = table.column_names.index(name)
+            table = table.set_column(place, table.schema.field(name), pa.array([value] * number, pa.string()))
+        pq.write_table(table, record / of_kind.relative_to(small.record).with_name("late.parquet"))
+
+
+def test_cut_off_rounds_copies_and_broken_segments_change_nothing(streamed: Streamed, small: Small) -> None:
+    equals_the_report(streamed.into, small)
+    assert streamed.said.count("a copy, of events that are counted already") >= 3
+    assert "broken.parquet is broken, or no segment" in streamed.said
+    # Nothing is left behind.
+    assert {path.name for path in streamed.into.iterdir()} == {stream.OWN, stream.LATE, *TABLES}
+    files = [path.name for path in streamed.into.glob("[!_]*/*")]
+    assert all(name.startswith("round-") and name.endswith(".parquet") for name in files)
+    assert len(list((streamed.into / stream.OWN).glob("*.json"))) <= 2
+
+
+def test_what_comes_too_late_is_counted_apart(streamed: Streamed) -> None:
+    found: dict[tuple[str, str], int] = {}
+    for per, _, kind, instance, events in counted(streamed.into, stream.LATE):
+        assert per == "minute"
+        found[kind, instance] = found.get((kind, instance), 0) + events
+    assert found == LATE
+    assert "10 events came when their minute was final: see the table late" in streamed.said
+
+
+def test_pandas_reads_the_tables(streamed: Streamed) -> None:
+    import pandas as pd
+
+    frame = pd.read_parquet(streamed.into / "deliveries")
+    every = frame[frame["by"] == "all"]
+    assert len(every) > 60
+    assert every["start"].is_unique
+    assert every["items"].min() > 0
+
+
+def test_a_second_stream_is_refused(spark: SparkSession, tmp_path: pathlib.Path) -> None:
+    own = tmp_path / "into" / stream.OWN
+    own.mkdir(parents=True)
+    with open(own / "lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(stream.Failed, match="another stream writes into"):
+            stream.run(spark, tmp_path, tmp_path / "into", once=True)
+
+
+def test_tables_without_their_checkpoint_are_refused(
+    streamed: Streamed, spark: SparkSession, small: Small, tmp_path: pathlib.Path
+) -> None:
+    shutil.copytree(streamed.into, tmp_path / "into")
+    shutil.rmtree(tmp_path / "into" / stream.OWN / "checkpoint")
+    with pytest.raises(stream.Failed, match="not all of its checkpoint"):
+        stream.run(spark, small.record, tmp_path / "into", once=True)
+    shutil.rmtree(tmp_path / "into" / stream.OWN)
+    with pytest.raises(stream.Failed, match="begin anew in an empty folder"):
+        stream.run(spark, small.record, tmp_path / "into", once=True)
+
+
+def test_without_a_record_there_is_a_plain_message(
+    spark: SparkSession, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "record").mkdir()
+    with caplog.at_level(logging.INFO, "spark_stats.stream"):
+        stream.run(spark, tmp_path / "record", tmp_path / "into", once=True)
+    assert "no segment in" in caplog.text
+    assert stream.final(tmp_path / "into") is None
+    command = [sys.executable, "-m", "spark_stats", "stream", str(tmp_path / "nowhere"), "--into", str(tmp_path)]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    assert ended.returncode == 2
+    assert "nowhere is no folder: `python -m spark_stats record" in ended.stderr

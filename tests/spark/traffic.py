@@ -1,7 +1,8 @@
 """Made-up traffic, as a record: the same for the same seed, with all that goes wrong.
 
-Connections that are never said to be gone, ids that are used again, events that are missing, an instance that falls
-silent, one that is idle, an endpoint that is away, a recorder that is killed, and segments that are there twice.
+Connections that are never said to be gone, ids that are used again, events that are missing, some that come late, an
+instance that falls silent, one that is idle, an endpoint that is away, a recorder that is killed, and segments that are
+there twice.
 
     python -m tests.spark.traffic DIR --events 1000000
 """
@@ -260,14 +261,22 @@ def make(
         )
         numbered.append((kind, table))
     numbered.append(("recorder", maker.own()))
-    # Numbers go by time, over all types.
+    # Numbers go by the time events come, over all types. Some come late, as after a clock was set back.
     at = np.concatenate([table["at"].to_numpy() for _, table in numbered])
-    seqs = np.empty(len(at), "int64")
-    seqs[np.argsort(at, kind="stable")] = np.arange(len(at))
+    own = np.repeat([kind == "recorder" for kind, _ in numbered], [len(table) for _, table in numbered])
     begin = int(BEGIN.timestamp()) * SECOND
+    comes = at + np.where(maker.random.random(len(at)) < 0.01, maker.random.integers(0, 120 * SECOND, len(at)), 0)
+    # But on the same day, and with the same recorder.
+    midnight = (begin + at) // (86400 * SECOND) * 86400 * SECOND + 86400 * SECOND - 1 - begin
+    comes = np.minimum(comes, np.minimum(midnight, np.where(at < maker.killed, maker.killed - 1, maker.length - 1)))
+    comes[own] = at[own]
+    seqs = np.empty(len(at), "int64")
+    seqs[np.argsort(comes, kind="stable")] = np.arange(len(at))
     for kind, table in numbered:
-        seq, seqs = seqs[: len(table)], seqs[len(table) :]
-        write(root, kind, table.append_column("seq", pa.array(seq)).sort_by("seq"), begin, maker.restarted, segment)
+        count = len(table)
+        table = table.append_column("comes", pa.array(comes[:count])).append_column("seq", pa.array(seqs[:count]))
+        comes, seqs = comes[count:], seqs[count:]
+        write(root, kind, table.sort_by("seq"), begin, maker.restarted, segment)
         total += len(table)
     for kind in ("conn", "message", "report"):
         first = sorted(root.glob(f"date=*/type={kind}/*"))[1]
@@ -276,9 +285,9 @@ def make(
 
 
 def write(root: pathlib.Path, kind: str, table: pa.Table, begin: int, restarted: int, segment: int) -> None:
-    at = table["at"].to_numpy()
-    second = (at >= restarted).astype(int)
-    key = (second * 1000 + (begin + at) // (86400 * SECOND) % 1000) * 1_000_000 + at // (segment * SECOND)
+    at, comes = table["at"].to_numpy(), table["comes"].to_numpy()
+    second = (comes >= restarted).astype(int)
+    key = (second * 1000 + (begin + comes) // (86400 * SECOND) % 1000) * 1_000_000 + comes // (segment * SECOND)
     for place, value in enumerate(np.unique(key)):
         chosen = np.flatnonzero(key == value)
         part = table.slice(chosen[0], len(chosen))
@@ -287,7 +296,7 @@ def write(root: pathlib.Path, kind: str, table: pa.Table, begin: int, restarted:
         columns = {
             "session": pa.repeat(session, len(part)),
             "received_at": pa.array(begin + times).cast(SCHEMA.field("received_at").type),
-            "elapsed": pa.array(times),
+            "elapsed": pa.array(comes[chosen[0] : chosen[-1] + 1]),
         }
         full = [
             columns.get(

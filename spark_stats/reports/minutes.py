@@ -1,0 +1,236 @@
+"""The tables of minutes that have become final, made by the functions that make the report's.
+
+A report reads the hour before its range to know what was there when it began. Here the rounds before have kept what
+matters: of each connection that is there its first and last event, of each subscription the last one, and when
+endpoints were connected. That is **carried** from round to round as events like others.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_stats.reports import connections, deliveries, outcomes, recoveries, subscriptions, traffic
+from spark_stats.reports.bucket import by_sets
+from spark_stats.reports.events import DDL, Events, prepared
+from spark_stats.reports.position import Round, Segment
+from spark_stats.reports.span import LOOK_BACK, Span
+from spark_stats.schema import COLUMNS, OWN, STRING
+
+__all__ = ["TABLES", "Minutes", "escaped", "late"]
+
+TABLES: Final = (
+    "connections",
+    "connection_time",
+    "subscriptions",
+    "deliveries",
+    "traffic",
+    "outcomes",
+    "recoveries",
+    "events",
+)
+"""Tables of minutes; those with a name of the report's have its columns."""
+
+KNOWN: Final = "carried_known"
+"""A column of carried events: of the first one of a connection, whether it was the first of all."""
+
+FIELDS: Final = (*[(column.name, column.kind) for column in COLUMNS], ("date", "date"), ("type", STRING))
+"""Names and types of a record's columns, folders included."""
+
+_GLOB: Final = re.compile(r"([][{}*?\\])")
+
+
+def escaped(path: pathlib.Path) -> str:
+    """Return a path for Spark, which takes some characters for patterns."""
+    return _GLOB.sub(r"\\\1", str(path.absolute()))
+
+
+def read(spark: SparkSession, root: pathlib.Path, segments: Iterable[Segment]) -> DataFrame:
+    """Return the events of some segments of the record ``root``, with columns as reports name them."""
+    paths = [escaped(root / segment.path) for segment in segments]
+    if not paths:
+        # Rows of Python's would need a process of Python's to read them.
+        nothing = [F.lit(None).cast(kind).alias(name) for name, kind in FIELDS]
+        return prepared(spark.range(0).select(*nothing))
+    return prepared(spark.read.schema(DDL).option("basePath", str(root.absolute())).parquet(*paths))
+
+
+class Minutes(Events):
+    """The minutes of the ``span`` that a round has made final.
+
+    Arguments: the record ``root``; ``work``, what the round is about; ``carried`` of the round before, None in the
+    first.
+    """
+
+    def __init__(
+        self, spark: SparkSession, root: pathlib.Path, span: Span, work: Round, carried: DataFrame | None
+    ) -> None:
+        super().__init__(spark, root, span, work.repeated)
+        self._segments_of: dict[str, list[Segment]] = {}
+        for segment in work.segments:
+            self._segments_of.setdefault(segment.kind, []).append(segment)
+        self._carried = carried
+        self._kept: list[DataFrame] = []
+
+    def of(self, kind: str) -> DataFrame:
+        """What is known of one type: carried ones, those of the span, and later ones that are here already."""
+        found = self._read(kind)
+        if self._carried is None:
+            return found
+        return found.unionByName(self._carried.where(F.col("type") == kind).drop(KNOWN))
+
+    def within(self, kind: str) -> DataFrame:
+        """The events of one type in the span. Reports are about the time before, so later ones are there too."""
+        found = self._read(kind)
+        return found if kind == "report" else found.where(self._final())
+
+    def _read(self, kind: str) -> DataFrame:
+        found = read(self.spark, self.root, self._segments_of.get(kind, ())).where(F.col("type") == kind)
+        if kind in self.repeated:
+            found = found.dropDuplicates(["session", "seq"])
+        return found.where(F.col("received_at") >= F.lit(self.span.since))
+
+    def _final(self) -> Column:
+        return F.col("received_at") < F.lit(self.span.until)
+
+    def tables(self) -> dict[str, Callable[[], DataFrame]]:
+        """Return what makes each of :data:`TABLES`, with more than :meth:`final` leaves."""
+        return {
+            "connections": lambda: connections.course(self.spells, self.span),
+            "connection_time": lambda: connections.lasting(self.spells, self.span),
+            "subscriptions": lambda: subscriptions.course(subscriptions.changes(self), self.span),
+            "deliveries": lambda: deliveries.course(deliveries.items(self)),
+            "traffic": lambda: traffic.course(self),
+            "outcomes": lambda: outcomes.course(self),
+            "recoveries": lambda: recoveries.course(self),
+            "events": self._events,
+        }
+
+    def final(self, table: DataFrame) -> DataFrame:
+        """Return the rows of the minutes that are final now."""
+        start = F.col("start")
+        whole = (start >= F.lit(self.span.since)) & (start < F.lit(self.span.until))
+        return table.where((F.col("per") == "minute") & whole)
+
+    def _events(self) -> DataFrame:
+        """The number of ``events``, by type and instance (``""``: they name none)."""
+        keys = ("type", "instance")
+        single = [each for kind, found in self._segments_of.items() if kind not in self.repeated for each in found]
+        every = read(self.spark, self.root, single).select(*keys, "received_at")
+        for kind in sorted(self.repeated):
+            every = every.unionByName(self._read(kind).select(*keys, "received_at"))
+        every = every.where((F.col("received_at") >= F.lit(self.span.since)) & self._final())
+        minutes = every.groupBy(
+            "type",
+            F.coalesce("instance", F.lit("")).alias("instance"),
+            F.date_trunc("minute", "received_at").alias("start"),
+        ).agg(F.count("*").alias("events"))
+        made = (
+            by_sets(minutes, keys, [("type",), keys]).groupBy("start", "by", *keys).agg(F.sum("events").alias("events"))
+        )
+        return made.select(F.lit("minute").alias("per"), "start", "by", *keys, "events")
+
+    @functools.cached_property
+    def spells(self) -> DataFrame:
+        """Connections, as the report has them."""
+        own = self.of(OWN).where(F.col("action") == "connected")
+        resumed = own.groupBy("endpoint").agg(F.collect_list("received_at").alias("times"))
+        made = connections.connections(self, resumed, self._keep)
+        if self._carried is not None:
+            # What was known when it began counts: when the record went on is forgotten.
+            before = self._carried.where(F.col(KNOWN).isNotNull()).select(
+                "instance", "id", F.col("received_at").alias("began_at"), F.col(KNOWN).alias("before")
+            )
+            made = made.join(before, ["instance", "id", "began_at"], "left")
+            made = made.withColumn("known", F.coalesce("before", "known")).drop("before")
+        return self._keep(made)
+
+    def carry(self) -> DataFrame:
+        """Return what the next round has to know, as events."""
+        since = F.lit(self.span.until)
+        long_before = F.lit(self.span.until - LOOK_BACK)
+        conn = self.of("conn").where(self._final() & ~F.coalesce("unavailable", F.lit(False)))
+        # One that has lapsed may show up again: events were missing.
+        there = self.spells.where(
+            (F.col("began_at") < since)
+            & F.when(F.col("end") == "lapsed", F.col("ended_at") >= long_before).otherwise(
+                F.col("ended_at").isNull() | (F.col("ended_at") >= since)
+            )
+        )
+        live = there.select(
+            "instance",
+            "id",
+            "began_at",
+            "known",
+            F.col("route").alias("_route"),
+            F.col("transport").alias("_transport"),
+        )
+        rows = conn.join(live, ["instance", "id"]).where(F.col("received_at") >= F.col("began_at"))
+        place = F.struct("received_at", "session", "seq")
+        first = rows.withColumn("_first", F.col("received_at") == F.col("began_at"))
+        # Its route and the like need not have come with the first event.
+        first = first.withColumn("route", F.when(F.col("_first"), F.col("_route")).otherwise(F.col("route")))
+        filled = F.coalesce(F.when(F.col("_transport") != "", F.col("_transport")), F.col("conn_type"))
+        first = first.withColumn("conn_type", F.when(F.col("_first"), filled).otherwise(F.col("conn_type")))
+        columns = conn.columns
+        ends = first.groupBy("instance", "id").agg(
+            F.min_by(F.struct(*columns, F.col("known").alias(KNOWN)), place).alias("begin"),
+            F.max_by(
+                F.struct(*columns, F.lit(None).cast("boolean").alias(KNOWN)),
+                F.struct(F.unix_micros("received_at") + F.coalesce("ttl", F.lit(connections.TTL)) * 1_000_000, place),
+            ).alias("last"),
+        )
+        same = (F.col("begin.session") == F.col("last.session")) & (F.col("begin.seq") == F.col("last.seq"))
+        both = F.when(same, F.array("begin")).otherwise(F.array("begin", "last"))
+        made = ends.select(F.explode(both).alias("event")).select("event.*")
+        nothing = F.lit(None).cast("boolean").alias(KNOWN)
+        sub = self.of("sub").where(self._final())
+        last = sub.groupBy("instance", F.coalesce("mode", F.lit("")).alias("_mode"), "channel").agg(
+            F.max_by(F.struct(*sub.columns), place).alias("event")
+        )
+        last = last.select("event.*").where(
+            ~F.coalesce("unavailable", F.lit(False))
+            & (
+                F.unix_micros("received_at") + F.coalesce("ttl", F.lit(subscriptions.TTL)) * 1_000_000
+                >= F.unix_micros(since)
+            )
+        )
+        own = self.of(OWN).where(
+            (F.col("action") == "connected") & self._final() & (F.col("received_at") >= long_before)
+        )
+        return made.unionByName(last.select("*", nothing)).unionByName(own.select("*", nothing))
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        self._kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        return self._kept[-1]
+
+    def forget(self) -> None:
+        """Give back what was kept in memory."""
+        for frame in self._kept:
+            frame.unpersist()
+
+
+def late(spark: SparkSession, root: pathlib.Path, work: Round, known: Iterable[Segment], since: object) -> DataFrame:
+    """Return the number of ``events`` per minute (``start``), ``type`` and ``instance`` that came when their minute was
+    final, before ``since``: they are in no other table.
+
+    ``known``: segments read before. What one of these has as well is not late, but a copy.
+    """
+    frames = read(spark, root, work.late)
+    at = F.when(F.col("type") == "report", traffic.middle()).otherwise(F.col("received_at"))
+    copied = F.lit(False)
+    for each in known:
+        if any(new.overlaps(each) for new in work.late):
+            of_it = (F.col("type") == each.kind) & (F.col("session") == each.session)
+            copied = copied | (of_it & F.col("seq").between(each.first, each.last))
+    rows = frames.where((at < F.lit(since)) & ~copied).dropDuplicates(["type", "session", "seq"])
+    name = F.coalesce("instance", F.lit("")).alias("instance")
+    made = rows.groupBy(F.date_trunc("minute", at).alias("start"), "type", name).agg(F.count("*").alias("events"))
+    return made.select(F.lit("minute").alias("per"), "start", "type", "instance", "events")
