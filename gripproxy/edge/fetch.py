@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from gripproxy.edge.backend import BackendConnection, HostPool
 from gripproxy.edge.forwarding import grip_last, host_name
 from gripproxy.edge.parser import Request
+from gripproxy.grip.headers import head_size
 from gripproxy.grip.links import LinkError, resolve, split
 from gripproxy.grip.response import Response
 from gripproxy.routes import Route, Target
@@ -52,6 +53,7 @@ class Fetch:
         self._method = method
         self._body = body
         self._last_ids = last_ids
+        self._figures = worker.tally.of(route.id if route.explicit_id else b"")
         self._limit = limit
         self._backend: BackendConnection | None = None
         self._pool: HostPool | None = None
@@ -108,6 +110,8 @@ class Fetch:
                 forwarder.grip_headers(),
                 grip_last(self._last_ids),
             )
+        self._figures.server_header_bytes_sent += len(head)
+        self._figures.server_content_bytes_sent += len(self._body)
         connection.send(head + self._body, False)
 
     def on_connect_failed(self, error: Exception) -> None:
@@ -119,6 +123,7 @@ class Fetch:
         self._finish(None)
 
     def on_head(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        self._figures.server_header_bytes_received += head_size(headers)
         self._response = Response(code, reason, headers)
 
     def on_interim(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None:
@@ -126,6 +131,7 @@ class Fetch:
 
     def on_body(self, data: bytes) -> None:
         self._size += len(data)
+        self._figures.server_content_bytes_received += len(data)
         if self._size <= self._limit:
             self._parts.append(data)
 

@@ -147,6 +147,7 @@ class LinkFetch(Fetch):
         self._answer.head(code, reason, headers)
 
     def on_body(self, data: bytes) -> None:
+        self._figures.server_content_bytes_received += len(data)
         if self._decoder is None:
             self._answer.body(data)
         else:

@@ -6,14 +6,17 @@ import json
 import os
 import pathlib
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow.dataset as ds
 import pytest
 import zmq
 
 from tests.e2e.test_survival import PATIENCE, Gripproxy
+from tests.service import Service
 
 Event = dict[str, Any]
 
@@ -116,3 +119,81 @@ def test_a_new_handler_knows_the_connections_again(house: tuple[Gripproxy, Liste
     before = next(iter(stats.present.values()))["from"]
     os.kill(service.child("handler"), signal.SIGKILL)
     stats.until(lambda: len(stats.present) == held and all(e["from"] != before for e in stats.present.values()))
+
+
+class Relay:
+    """Stands between the service's stats and a recorder, and loses what it is told to, as a full queue does."""
+
+    def __init__(self, stats: str) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._from = self._context.socket(zmq.SUB)
+        self._from.setsockopt(zmq.SUBSCRIBE, b"")
+        self._from.setsockopt(zmq.RECONNECT_IVL, 20)
+        self._from.connect(stats)
+        self._to = self._context.socket(zmq.XPUB)
+        self._to.set_hwm(0)
+        self._to.bind("tcp://127.0.0.1:*")
+        self.endpoint = self._to.last_endpoint.decode().rstrip("\0")
+        self.reports = 0
+        """Reports without route that were passed on."""
+        self.lost = 0
+
+    def wait_for_recorder(self) -> None:
+        assert self._to.poll(PATIENCE * 1000)
+        self._to.recv()
+
+    def until(self, done: Callable[[], bool], loses: bool = False) -> None:
+        """Pass events on until it is so; with ``loses`` reports only."""
+        deadline = time.monotonic() + PATIENCE
+        while not done():
+            assert time.monotonic() < deadline, (self.reports, self.lost)
+            if self._from.poll(100):
+                message = self._from.recv()
+                report = message.startswith(b"report ")
+                if loses and not report:
+                    self.lost += 1
+                    continue
+                self._to.send(message)
+                self.reports += report and b'"route"' not in message
+
+    def close(self) -> None:
+        self._context.destroy(linger=0)
+
+
+def test_a_recorder_knows_exactly_what_it_lost(tmp_path: pathlib.Path) -> None:
+    """Also when the handler begins anew, and counts from the beginning."""
+    address = f"ipc://{tmp_path}/stats"
+    service = Gripproxy(tmp_path, "", (), f"stats_spec={address}\nstats_format=json\nstats_report_interval=1")
+    relay = Relay(address)
+    record = tmp_path / "record"
+    recorder = Service([sys.executable, "-m", "spark_stats", "record", "--into", str(record), relay.endpoint])
+    lost = []
+    try:
+        service.ready()
+        relay.wait_for_recorder()
+        for round_ in range(2):
+            held = service.stream()
+            relay.until(lambda: relay.reports >= 2)
+            relay.lost = 0
+            for number in range(20):
+                service.publish(f"item {number}\n")
+            relay.until(lambda: relay.lost >= 20, loses=True)
+            relay.reports = 0
+            # What was published then is heard, and nothing else is missing.
+            service.publish("heard\n")
+            relay.until(lambda: relay.reports >= 2)
+            lost.append(relay.lost)
+            assert held.line() == b"item 0\n"
+            if not round_:
+                os.kill(service.child("handler"), signal.SIGKILL)
+                service.child("handler", 2)
+                relay.reports = 0
+        recorder.wait_for_log(rf"(?s){lost[0]} events of gripproxy-handler_\d+ never.*{lost[1]} events of .* never")
+    finally:
+        assert recorder.stop() == 0
+        relay.close()
+        service.close()
+    rows = ds.dataset(record, format="parquet", partitioning="hive").to_table().to_pylist()
+    missed = [row for row in rows if row["action"] == "missed-events"]
+    assert [row["count"] for row in sorted(missed, key=lambda row: row["seq"])] == lost
+    assert len({row["from"] for row in missed}) == 2

@@ -11,6 +11,7 @@ import pytest
 
 from gripproxy.edge.linkfetch import LinkFetches
 from gripproxy.grip.instruct import Instruct
+from gripproxy.pipe import STREAM
 from gripproxy.routes import parse_routes
 from gripproxy.sessions.answer import JOIN_MAX, PIECE, Reading
 from gripproxy.sessions.keeper import LinkRequest
@@ -86,6 +87,16 @@ class TestShared:
         assert fetches.asked == fetches.fetches.asked == 1
         fetches.answer(b"x")
         assert fetches.answers == [(b"http://example/link", b"x")] * 3
+
+    def test_it_counts_for_the_route(self, fetches: Fetches) -> None:
+        fetches.ask(b"/link")
+        fetches.answer(b"12345")
+        tally = fetches.house.worker.tally
+        assert tally.recovery == {(b"r", STREAM): [0, 0, 1, 0]}
+        figures = tally.of(b"r")
+        assert figures.server_content_bytes_received == 5
+        assert figures.server_header_bytes_received == len(b"Content-Length: 5\r\n")
+        assert figures.server_header_bytes_sent > len(b"GET /link HTTP/1.1\r\n")
 
     def test_also_if_the_link_is_written_otherwise(self, fetches: Fetches) -> None:
         fetches.ask(b"/dir/link", base=b"http://example/dir/page")
