@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final
 
 from gripproxy.top.channel import MAX_CHANNELS, MODES, TRANSPORTS, Channels
@@ -44,6 +45,11 @@ RECOVERY: Final = {"requests": "recovery-requests"}
 """Names of fields of ``recovery`` among those of ``delivery``."""
 
 _KINDS: Final = ("http", "ws")
+
+
+_Outcome = tuple[int, int, float | None]
+"""In all, in the last event, and when there last was something."""
+_NONE: Final[_Outcome] = (0, 0, None)
 
 
 @dataclass(slots=True)
@@ -108,7 +114,8 @@ class Picture:
         self._by_transport = _Counts(dict.fromkeys(TRANSPORTS, 0))
         self._activity = _Counts()
         self._received = 0
-        self._outcomes: dict[str, tuple[int, int, float | None]] = {}
+        self._outcomes: dict[str, _Outcome] = {}
+        self._recoveries: dict[str, _Outcome] = {}
         self._malformed = self._unknown = 0
         self._malformed_why = ""
         self._missed = 0
@@ -273,16 +280,16 @@ class Picture:
         self._received += instance.report(fields, now).values.get("received", 0)
 
     def _delivery(self, instance: Instance, fields: Mapping[str, Any], now: float) -> None:
-        self._became({key: number(fields, key) for key, value in fields.items() if type(value) is int}, now)
+        self._became(self._outcomes, fields, now)
 
     def _recovery(self, instance: Instance, fields: Mapping[str, Any], now: float) -> None:
-        self._became({RECOVERY.get(key, key): number(fields, key) for key, v in fields.items() if type(v) is int}, now)
+        self._became(self._recoveries, {RECOVERY.get(key, key): value for key, value in fields.items()}, now)
 
-    def _became(self, news: Mapping[str, int], now: float) -> None:
-        for key, count in news.items():
-            total, _, at = self._outcomes.get(key, (0, 0, None))
-            if key in self._outcomes or (len(self._outcomes) < MAX_OUTCOMES and len(key) <= MAX_NAME):
-                self._outcomes[key] = total + count, count, now if count else at
+    def _became(self, known: dict[str, _Outcome], fields: Mapping[str, Any], now: float) -> None:
+        for key, count in {key: number(fields, key) for key, value in fields.items() if type(value) is int}.items():
+            total, _, at = known.get(key, (0, 0, None))
+            if key in known or (len(known) < MAX_OUTCOMES and len(key) <= MAX_NAME):
+                known[key] = total + count, count, now if count else at
 
     # --- the picture
 
@@ -344,7 +351,11 @@ class Picture:
             received_total=self._received,
             outcomes={
                 key: Outcome(total, last, None if at is None else now - at)
-                for key, (total, last, at) in self._outcomes.items()
+                # Slow clients are in both, sooner in the one, and in the other even if no route or mode has them.
+                for key in {**self._outcomes, **self._recoveries}
+                for total, last, at in [
+                    max(self._outcomes.get(key, _NONE), self._recoveries.get(key, _NONE), key=itemgetter(0))
+                ]
             },
             all_events=figure("events"),
             malformed=self._malformed,

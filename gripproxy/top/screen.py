@@ -230,10 +230,11 @@ def _socket(row: EndpointRow) -> Text:
         "silent": f"silent for {age(row.seconds)}",
         "connected": f"connected for {age(max(1.0, row.seconds))}, nothing has come yet",
         "waiting": f"not there, waiting for {age(max(1.0, row.seconds))}",
-        "lost": f"lost for {age(max(1.0, row.seconds))}, waiting; what is shown is from before",
+        "lost": f"lost for {age(max(1.0, row.seconds))}, waiting; figures are from before",
     }[row.state]
-    text = Text(f" {dot} ", style=style).append(shown(row.name)).append(f"  {said}", style=style)
-    return text.append(f" ({row.why})", style=style) if row.why else text
+    # The name stands last: it may be cut.
+    text = Text(f" {dot} {said}", style=style)
+    return text.append(f" ({row.why})" if row.why else "").append(f"  {shown(row.name)}", style="default")
 
 
 def _figures(snapshot: Snapshot, width: int) -> Table:

@@ -110,7 +110,10 @@ class Source:
             while self._take(now):
                 pass
             self.close()
-            self._open(now)
+            try:
+                self._open(now)
+            except zmq.ZMQError as e:
+                raise SourceError(f"cannot connect to '{self.endpoint}' again: {zmq.strerror(e.errno or 0)}") from e
         return taken
 
     def _take(self, now: float) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import termios
+import time
 from typing import Any, Final
 
 from rich.console import Console, RenderableType
@@ -13,6 +15,9 @@ __all__ = ["Terminal", "TerminalError"]
 
 READ: Final = 4096
 """Bytes read at once."""
+PATIENCE: Final = 0.2
+"""Seconds for the terminal to take a frame; then it gets the rest of it later, and frames meanwhile are left out. One
+that stands still (a hung ssh) must stop neither us nor a signal."""
 
 ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[2J"
 LEAVE: Final = "\x1b[?25h\x1b[?1049l"
@@ -37,7 +42,12 @@ class Terminal:
                 "use --once for one snapshot as text"
             )
         self.input = sys.stdin.fileno()
-        self._output = sys.stdout.fileno()
+        try:
+            # A description of our own can be non-blocking without harm to the shell, which shares the other one.
+            self._output = os.open(os.ttyname(sys.stdout.fileno()), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        except OSError as e:
+            raise TerminalError(f"the terminal cannot be opened: {e.strerror}: use --once for one snapshot") from e
+        self._rest = b""
         self._before: list[Any] | None = None
         # Colours as the environment has them: NO_COLOR, TERM, COLORTERM.
         self._colors = Console().color_system
@@ -50,18 +60,23 @@ class Terminal:
         modes[0] &= ~(termios.IXON | termios.ICRNL)
         modes[3] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
         modes[6][termios.VMIN], modes[6][termios.VTIME] = 1, 0
-        termios.tcsetattr(self.input, termios.TCSADRAIN, modes)
-        self._write(ENTER)
+        termios.tcsetattr(self.input, termios.TCSANOW, modes)
+        self._send(ENTER)
 
     def leave(self) -> None:
         """Give back."""
         if self._before is not None:
             before, self._before = self._before, None
             try:
-                termios.tcsetattr(self.input, termios.TCSADRAIN, before)
-                self._write(LEAVE)
+                termios.tcsetattr(self.input, termios.TCSANOW, before)
+                self._send(LEAVE)
             except (OSError, termios.error):
                 pass  # it is gone
+
+    def close(self) -> None:
+        """Give back, for good."""
+        self.leave()
+        os.close(self._output)
 
     def read(self) -> bytes:
         """Return what was typed; empty if the terminal is gone."""
@@ -77,7 +92,12 @@ class Terminal:
         return columns or 80, lines or 24
 
     def draw(self, drawing: RenderableType, width: int, height: int) -> None:
-        """Show a drawing of so many columns and lines, in one write. Raises OSError if the terminal is gone."""
+        """Show a drawing of so many columns and lines; not if the terminal has not taken the one before.
+
+        Raises OSError if the terminal is gone.
+        """
+        if self._rest and not self._send(""):
+            return
         console = Console(
             width=width,
             height=height,
@@ -90,9 +110,18 @@ class Terminal:
             console.print(drawing, end="")
         lines = capture.get().split("\n")[:height]
         # Each line clears its rest: nothing flickers, as it would if all were cleared first.
-        self._write("\x1b[H" + "\x1b[K\r\n".join(lines) + "\x1b[K\x1b[J")
+        self._send("\x1b[H" + "\x1b[K\r\n".join(lines) + "\x1b[K\x1b[J")
 
-    def _write(self, text: str) -> None:
-        data = text.encode()
+    def _send(self, text: str) -> bool:
+        """Write this behind what is left of before. Returns whether all of it was taken."""
+        data = self._rest + text.encode()
+        deadline = time.monotonic() + PATIENCE
         while data:
-            data = data[os.write(self._output, data) :]
+            try:
+                data = data[os.write(self._output, data) :]
+            except BlockingIOError:
+                left = deadline - time.monotonic()
+                if left <= 0 or not select.select([], [self._output], [], left)[1]:
+                    break
+        self._rest = data
+        return not data

@@ -148,13 +148,17 @@ def live(endpoints: Sequence[str], view: View, interval: float) -> int:
     """
     terminal = Terminal()
     with _Signals(signal.SIGINT, signal.SIGTERM, signal.SIGWINCH, signal.SIGTSTP, signal.SIGHUP) as signals:
-        ears = _Ears(endpoints, [signals.fileno(), terminal.input])
+        try:
+            ears = _Ears(endpoints, [signals.fileno(), terminal.input])
+        except ValueError:
+            terminal.close()
+            raise
         try:
             _Live(terminal, signals, ears, view, interval).run()
         except OSError:
             pass  # the terminal is gone: nobody sees it any more
         finally:
-            terminal.leave()
+            terminal.close()
             ears.close()
     return 0
 

@@ -236,7 +236,9 @@ class TestReports:
             "recovery-requests": (1, 0, 1),
             "slow-clients": (4, 4, 1),
         }
-        stage.say("delivery", dropped_sequence=0)
+        # Told by both.
+        stage.say("delivery", dropped_sequence=0, slow_clients=5)
+        assert stage.after(0).outcomes["slow-clients"].total == 5
         assert stage.after(1).outcomes["dropped-sequence"] == (0, 0, None)
         stage.say("delivery", **{f"x{number}": 1 for number in range(100)})
         assert len(stage.after(1).outcomes) == MAX_OUTCOMES

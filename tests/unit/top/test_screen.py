@@ -58,7 +58,7 @@ def press(view: View, *keys: str) -> View:
 def test_a_usual_terminal() -> None:
     assert lines(picture().snapshot(100), View()) == [
         " gripproxy top  1 channels  2 routes  3 instances  4 drops  5 events   for 10 s",
-        " ● ipc:///run/gripproxy/pushpin-stats  live",
+        " ● live  ipc:///run/gripproxy/pushpin-stats",
         "",
         " connections   1,234 http 1,200  ws 34         requests      45.0 ·█",
         "                     tls 4  peak 1,300         new            617 gone 0",
@@ -127,21 +127,21 @@ def test_sockets_and_their_troubles() -> None:
     seen.hindered("tcp://b:1", "no ZeroMQ publisher answers there")
     drawn = lines(seen.snapshot(100), View(), 100, 40)
     assert drawn[1:4] == [
-        " ○ tcp://b:1  not there, waiting for 10 s (no ZeroMQ publisher answers there)",
-        " ○ tcp://c:1  not there, waiting for 10 s",
-        " ● ipc:///run/gripproxy/pushpin-stats  live",
+        " ○ not there, waiting for 10 s (no ZeroMQ publisher answers there)  tcp://b:1",
+        " ○ not there, waiting for 10 s  tcp://c:1",
+        " ● live  ipc:///run/gripproxy/pushpin-stats",
     ]
     drawn = lines(seen.snapshot(100), View(), 80, 24)
     assert drawn[2] == "  and 2 more sockets; all: 1 live, 2 waiting"
     seen.disconnected(A, 100)
     drawn = lines(seen.snapshot(103), View(), 100, 40)
-    assert drawn[1] == " ○ ipc:///run/gripproxy/pushpin-stats  lost for 3 s, waiting; what is shown is from before"
+    assert drawn[1] == " ○ lost for 3 s, waiting; figures are from before  ipc:///run/gripproxy/pushpin-stats"
     alone = Picture([A], 0)
     alone.connected(A, 0)
-    assert lines(alone.snapshot(5), View())[1].endswith("connected for 5 s, nothing has come yet")
+    assert lines(alone.snapshot(5), View())[1].startswith(" ● connected for 5 s, nothing has come yet")
     alone.take(A, b"x", 5)
     drawn = lines(alone.snapshot(125), View())
-    assert drawn[1].endswith("silent for 2 min")
+    assert drawn[1].startswith(" ● silent for 2 min  ipc://")
     assert drawn[8] == " ! 1 malformed message, the last one: no type and a space at its beginning"
 
 
@@ -205,7 +205,7 @@ def table(text: str, head: str) -> dict[str, list[str]]:
 
 def test_plain_text() -> None:
     text = text_of(plain(picture(30).snapshot(100), View(), 2), 400)
-    assert text.startswith(f" ● {A}  live\n\nPER SECOND")
+    assert text.startswith(f" ● live  {A}\n\nPER SECOND")
     assert not [line for line in text.splitlines() if line != line.rstrip()]
     rates = table(text, "PER SECOND")
     assert rates["requests"] == ["45.0", "90"]
