@@ -29,7 +29,7 @@ MAX_TEXT: Final = 300
 MAX_KEPT: Final = 4096
 """Bytes of a message whose fields are kept until they are looked at."""
 MAX_OUTCOMES: Final = 50
-"""Fields of ``delivery`` and ``recovery`` kept; further ones are left out. There are some ten."""
+"""Fields of ``delivery``, and of ``recovery``, that are kept; further ones are left out. There are some ten."""
 HISTORY: Final = 60
 """Snapshots whose rates are kept."""
 
@@ -49,7 +49,6 @@ _KINDS: Final = ("http", "ws")
 
 _Outcome = tuple[int, int, float | None]
 """In all, in the last event, and when there last was something."""
-_NONE: Final[_Outcome] = (0, 0, None)
 
 
 @dataclass(slots=True)
@@ -349,14 +348,7 @@ class Picture:
             if reports
             else None,
             received_total=self._received,
-            outcomes={
-                key: Outcome(total, last, None if at is None else now - at)
-                # Slow clients are in both, sooner in the one, and in the other even if no route or mode has them.
-                for key in {**self._outcomes, **self._recoveries}
-                for total, last, at in [
-                    max(self._outcomes.get(key, _NONE), self._recoveries.get(key, _NONE), key=itemgetter(0))
-                ]
-            },
+            outcomes=self._all_outcomes(now),
             all_events=figure("events"),
             malformed=self._malformed,
             malformed_why=self._malformed_why,
@@ -366,6 +358,13 @@ class Picture:
             requests_history=list(self._requests_history),
             deliveries_history=list(self._deliveries_history),
         )
+
+    def _all_outcomes(self, now: float) -> dict[str, Outcome]:
+        found = dict(self._outcomes)
+        for key, outcome in self._recoveries.items():
+            # Slow clients are told by both: sooner by the one, and by the other also those without route and mode.
+            found[key] = max(outcome, found.get(key, outcome), key=itemgetter(0))
+        return {key: Outcome(total, n, None if at is None else now - at) for key, (total, n, at) in found.items()}
 
     def _expire(self, now: float) -> None:
         for instance in list(self._instances.values()):
