@@ -30,8 +30,8 @@ sys.path.insert(0, str(ROOT))
 
 from spark_stats.reports import deliveries, page  # noqa: E402
 from spark_stats.reports.events import Events  # noqa: E402
-from spark_stats.reports.report import SETTINGS, make  # noqa: E402
-from spark_stats.reports.session import MEMORY, session  # noqa: E402
+from spark_stats.reports.report import MEMORY, SETTINGS, make  # noqa: E402
+from spark_stats.reports.session import session  # noqa: E402
 from spark_stats.reports.span import Span  # noqa: E402
 from tests.spark import traffic  # noqa: E402
 

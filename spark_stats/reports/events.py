@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import itertools
 import pathlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from spark_stats.reports.span import Span
@@ -23,11 +24,23 @@ from spark_stats.schema import OWN, PARTITION_DDL, ddl
 
 __all__ = ["DDL", "Events", "prepared"]
 
+_GLOB: Final = re.compile(r"([][{}*?\\])")
+
 MOST_DOUBTS: Final = 32
 """Places in the numbers of a session where events are compared one by one, until all in between are as well."""
 
 DDL: Final = f"{ddl()}, {PARTITION_DDL}"
 """The schema of a record, folders included."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Numbers of a session, from ``first`` to ``last``, and the segments that have them."""
+
+    session: str
+    first: int
+    last: int
+    paths: list[pathlib.Path]
 
 
 def prepared(events: DataFrame) -> DataFrame:
@@ -50,9 +63,8 @@ class Events:
     """Types of events with segments that overlap, after :meth:`look`."""
     rows: int = 0
     """Events in the segments of the days that are read, after :meth:`look`."""
-    doubtful: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
-    """Of some of the :attr:`repeated` types, the sessions, first and last numbers that can be there more than once;
-    after :meth:`look`."""
+    _doubtful: dict[str, list[_Run]] = field(default_factory=dict)
+    """Segments of the :attr:`repeated` types that overlap; after :meth:`look`."""
 
     def look(self) -> None:
         """Look at the ends of all segments of the days in question, where Parquet keeps what is in them.
@@ -61,7 +73,7 @@ class Events:
             ValueError: a file is no segment; the text names it.
             OSError: a file cannot be read.
         """
-        spans: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        found: dict[tuple[str, str], list[_Run]] = {}
         for path in self._segments():
             try:
                 ends = _ends(path)
@@ -72,24 +84,31 @@ class Events:
             session, first, last, rows = ends
             kind = path.parent.name.removeprefix("type=")
             self.rows += rows
-            spans.setdefault((session, kind), []).append((first, last))
-        for (session, kind), taken in spans.items():
-            if found := _overlapping(taken):
+            found.setdefault((session, kind), []).append(_Run(session, first, last, [path]))
+        for (_, kind), runs in found.items():
+            if several := _overlapping(runs):
                 self.repeated.add(kind)
-                self.doubtful.setdefault(kind, []).extend((session, *numbers) for numbers in found)
+                self._doubtful.setdefault(kind, []).extend(several)
 
     def of(self, kind: str) -> DataFrame:
         """The events of one type, from before the span on, each once."""
-        found = self._all.where(F.col("type") == kind).where(self._within(self.span.read_since))
+        found = self._found(self._all, kind)
         if kind not in self.repeated:
             return found
-        if kind not in self.doubtful:
+        if kind not in self._doubtful:
             return found.dropDuplicates(["session", "seq"])
         # To compare events costs far more than to read them: only where it must be.
         doubt = F.lit(False)
-        for session, first, last in self.doubtful[kind]:
-            doubt = doubt | ((F.col("session") == session) & F.col("seq").between(first, last))
-        return found.where(~doubt).unionByName(found.where(doubt).dropDuplicates(["session", "seq"]))
+        for run in self._doubtful[kind]:
+            doubt = doubt | ((F.col("session") == run.session) & F.col("seq").between(run.first, run.last))
+        paths = [_GLOB.sub(r"\\\1", str(path)) for run in self._doubtful[kind] for path in run.paths]
+        again = self._reader().option("basePath", str(self.root)).parquet(*paths)
+        return found.where(~doubt).unionByName(
+            self._found(prepared(again), kind).where(doubt).dropDuplicates(["session", "seq"])
+        )
+
+    def _found(self, rows: DataFrame, kind: str) -> DataFrame:
+        return rows.where(F.col("type") == kind).where(self._within(self.span.read_since))
 
     def within(self, kind: str) -> DataFrame:
         """The events of one type in the span, each once."""
@@ -111,7 +130,11 @@ class Events:
     @functools.cached_property
     def _all(self) -> DataFrame:
         # Once: Spark lists the folders each time.
-        return prepared(self.spark.read.schema(DDL).parquet(str(self.root)))
+        return prepared(self._reader().parquet(str(self.root)))
+
+    def _reader(self) -> DataFrameReader:
+        # It would look up every time of a segment before reading it, to no avail: nearly all are wanted.
+        return self.spark.read.schema(DDL).option("parquet.filter.dictionary.enabled", "false")
 
     def _within(self, since: object) -> Column:
         until = F.lit(self.span.until)
@@ -128,21 +151,25 @@ class Events:
                         yield path
 
 
-def _overlapping(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """First and last numbers of what is in more than one of the spans; those with nothing sure in between as one."""
-    groups: list[list[int]] = []  # first and last number, how many spans
-    for first, last in sorted(spans):
-        if groups and first <= groups[-1][1]:
-            groups[-1][1] = max(groups[-1][1], last)
-            groups[-1][2] += 1
+def _overlapping(runs: list[_Run]) -> list[_Run]:
+    """Return, of one session and type, where segments have the same numbers; those with nothing sure in between as
+    one."""
+    groups: list[_Run] = []
+    for run in sorted(runs, key=lambda run: (run.first, run.last)):
+        if groups and run.first <= groups[-1].last:
+            groups[-1] = _joined([groups[-1], run])
         else:
-            groups.append([first, last, 1])
-    made = []
-    for several, found in itertools.groupby(groups, key=lambda group: group[2] > 1):
-        if several:
-            run = list(found)
-            made.append((run[0][0], run[-1][1]))
-    return made if len(made) <= MOST_DOUBTS else [(made[0][0], made[-1][1])]
+            groups.append(run)
+    alike = itertools.groupby(groups, key=lambda group: len(group.paths) > 1)
+    made = [_joined(list(found)) for several, found in alike if several]
+    if len(made) > MOST_DOUBTS:
+        made = [_joined([group for group in groups if made[0].first <= group.first <= made[-1].last])]
+    return made
+
+
+def _joined(runs: list[_Run]) -> _Run:
+    paths = [path for run in runs for path in run.paths]
+    return _Run(runs[0].session, runs[0].first, max(run.last for run in runs), paths)
 
 
 def _ends(path: pathlib.Path) -> tuple[str, int, int, int] | None:

@@ -46,12 +46,12 @@ def distributions(
     # brought to one place, once: all that follows is done there.
     minutes = rows.withColumn("start", F.date_trunc("minute", "at")).drop("at").repartition("start")
     minutes = minutes.groupBy("start", *keys, value).agg(*figures)
+    hours = minutes.groupBy(F.date_trunc("hour", "start").alias("at"), *keys, value).agg(*figures)
+    longer = grouped(hours, "at", keys, sets, figures, [value], ("hour", "day"))
     minutes = by_sets(minutes, keys, sets)
     if len(sets) > 1:
         minutes = minutes.groupBy("start", "by", *keys, value).agg(*figures)
     made = quantiles(minutes, ["start", "by", *keys], value, count, sums, maxima)
-    hours = rows.groupBy(F.date_trunc("hour", "at").alias("at"), *keys, value).agg(*figures)
-    longer = grouped(hours, "at", keys, sets, figures, [value], ("hour", "day"))
     return made.select(F.lit("minute").alias("per"), *made.columns).unionByName(
         quantiles(longer, ["per", "start", "by", *keys], value, count, sums, maxima)
     )

@@ -32,7 +32,7 @@ from spark_stats.reports.events import Events
 from spark_stats.reports.progress import Progress
 from spark_stats.reports.span import Span
 
-__all__ = ["SETTINGS", "TABLES", "Made", "NoData", "make"]
+__all__ = ["MEMORY", "SETTINGS", "TABLES", "Made", "NoData", "make"]
 
 SETTINGS: Final = {
     # A report is over before Java's second compiler has earned what it costs.
@@ -41,8 +41,17 @@ SETTINGS: Final = {
     # little, Spark joins them.
     "spark.sql.shuffle.partitions": "64",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+    "spark.sql.files.maxPartitionBytes": "24m",
+    "spark.sql.files.openCostInBytes": "2m",
+    # Not a file for each part of each task.
+    "spark.shuffle.sort.bypassMergeThreshold": "0",
+    # What is sorted and added up is not in the heap, where it would be copied by each garbage collection.
+    "spark.memory.offHeap.enabled": "true",
+    "spark.memory.offHeap.size": "384m",
 }
 """Of Spark, for this job."""
+MEMORY: Final = "800m"
+"""Heap for this job, beside which there is the memory of :data:`SETTINGS`."""
 
 TABLES: Final = (
     "connections",
