@@ -409,14 +409,7 @@ def _overloaded(bench: Bench, target: Target, crowd: Crowd, publisher: Publisher
     normal, _, _ = _probe(crowd, publisher)
     before, most = target.memory(), 0
 
-    crowd.zero()
-    publisher.begin(1_000_000_000, seconds=bench.scale.lasting(5))
-    sent = publisher.sent()
-    seen = crowd.rest()
-    if not seen.count:
-        raise BenchError("nothing was delivered")
-    sustainable = seen.count / per_item / ((seen.last - sent.start) / 1e9)
-
+    sustainable = _sustainable(crowd, publisher, channels, bench.scale.lasting(5))
     crowd.zero()
     told, lasting, rate = target.counts(), bench.scale.lasting(60), int(2 * sustainable)
     publisher.begin(int(rate * lasting), rate=rate, seconds=lasting)
@@ -431,6 +424,8 @@ def _overloaded(bench: Bench, target: Target, crowd: Crowd, publisher: Publisher
         latency, items, counted = _probe(crowd, publisher)
         probed += items
         got += counted
+        if not crowd.held:
+            raise BenchError("all clients were cut off")
         # Normal is at most twice what it was, and a few ms on top: what the machine itself varies by.
         if latency <= 2 * normal + 10:
             back = began - ended
@@ -445,14 +440,31 @@ def _overloaded(bench: Bench, target: Target, crowd: Crowd, publisher: Publisher
     bench.record(f"{key} offered", rate)
     bench.record(f"{key} taken", 100 * sent.sent / max(1, int(rate * lasting)))
     bench.record(f"{key} delivered", 100 * got / due)
-    bench.record(f"{key} uncounted", max(0.0, 100 * (due - got - dropped) / due))
-    bench.record(f"{key} cut", 100 * (held - crowd.held) / held)
+    cut = held - crowd.held
+    uncounted = (cut - changed.get("slow_clients_total", 0)) / cut if cut else (due - got - dropped) / due
+    bench.record(f"{key} uncounted", max(0.0, 100 * uncounted))
+    bench.record(f"{key} cut", 100 * cut / held)
     bench.record(f"{key} before", before / 1024)
     bench.record(f"{key} most", max(most, target.memory()) / 1024)
     bench.record(f"{key} normal", normal)
     if back < 0:
         raise BenchError("a minute after the overload the latency was not back to normal")
     bench.record(f"{key} back", back)
+
+
+def _sustainable(crowd: Crowd, publisher: Publisher, channels: int, seconds: float) -> float:
+    """Items a second with which everybody keeps up: the next ones come when all have those before."""
+    crowd.zero()
+    each, sent, since, until = 0, 0, 0, time.monotonic() + seconds
+    while not sent or time.monotonic() < until:
+        each += 20
+        crowd.expect(each)
+        items = publisher.send(20 * channels)
+        seen = crowd.seen(90)
+        since, sent = since or items.start, sent + items.sent
+        if seen.count < each * crowd.held:
+            raise BenchError(f"{each * crowd.held - seen.count:,} deliveries are missing before the overload")
+    return sent / ((seen.last - since) / 1e9)
 
 
 def _probe(crowd: Crowd, publisher: Publisher) -> tuple[float, int, int]:
