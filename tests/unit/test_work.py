@@ -39,21 +39,21 @@ class Work(NamedTuple):
 
 
 LIMITS: Final = {
-    "request": Work(138, 2471, 2),
-    "request of a browser": Work(291, 4786, 2),
-    "stream held": Work(250, 4400, 2, 919),
-    "stream with ids held": Work(276, 4872, 2, 1449),
-    "long-poll held": Work(227, 4050, 1, 928),
-    "WebSocket held": Work(358, 5579, 2, 2029),
-    "stream delivery": Work(1.1, 23.76, 1),
-    "stream delivery, 4,000": Work(1.02, 26.31, 1),
+    "request": Work(128, 2406, 2),
+    "request of a browser": Work(250, 3644, 2),
+    "stream held": Work(242, 4341, 2, 919),
+    "stream with ids held": Work(267, 4800, 2, 1449),
+    "long-poll held": Work(219, 3991, 1, 895),
+    "WebSocket held": Work(343, 5348, 2, 2029),
+    "stream delivery": Work(1.09, 23.68, 1),
+    "stream delivery, 4,000": Work(1.02, 26.3, 1),
     "stream delivery with ids": Work(20.1, 321.4, 1),
-    "WebSocket delivery": Work(1.11, 24.06, 1),
-    "WebSocket round trip": Work(168, 2628, 2),
-    "item in the worker": Work(23.1, 415.5, 1),
-    "item by PULL": Work(39, 624, 0),
-    "item with ids by PULL": Work(50, 784, 0),
-    "item by HTTP": Work(116, 1794, 2),
+    "WebSocket delivery": Work(1.1, 24, 1),
+    "WebSocket round trip": Work(163, 2589, 2),
+    "item in the worker": Work(20.1, 382.5, 1),
+    "item by PULL": Work(34, 532, 0),
+    "item with ids by PULL": Work(45, 678, 0),
+    "item by HTTP": Work(62, 919, 2),
 }
 
 COUNTED: Final = {"calls": "calls of functions", "steps": "instructions of the interpreter", "writes": "writes"}
