@@ -102,7 +102,9 @@ class Runner:
             close_all(self.listeners)
             signal.set_wakeup_fd(wakeup)
             for number, handler in before.items():
-                signal.signal(number, handler)
+                # Who says it once more is obeyed already: the default action would only change the exit status.
+                obeyed = number in (signal.SIGTERM, signal.SIGINT) and self.stopping_since is not None
+                signal.signal(number, signal.SIG_IGN if obeyed else handler)
             self._selector.close()
             self._signals_in.close()
             self._signals_out.close()

@@ -24,10 +24,10 @@ from tests.ports import free_ports
 from tests.service import Service, descendants, running
 from tests.wire.wirekit import Client
 
-__all__ = ["CHECKS", "Chat", "said", "started"]
+__all__ = ["CHECKS", "PATIENCE", "Chat", "said", "started"]
 
 OPTIONS = ("--port", "--control-port", "--backend-port", "--pull-port", "--sub-port", "--command-port")
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds for a message that must come."""
 
 
@@ -72,7 +72,8 @@ class Chat:
     def guest(self, name: str) -> Iterator[Guest]:
         """Join. The welcome comes behind the subscription, so whatever is published from now on is heard."""
         uri = f"ws://127.0.0.1:{self.port}/chat?name={quote(name)}"
-        with connect(uri, ping_interval=None, proxy=None) as connection:
+        times = {"open_timeout": PATIENCE, "close_timeout": PATIENCE}
+        with connect(uri, ping_interval=None, proxy=None, **times) as connection:
             guest = Guest(connection)
             assert guest.hears() == {"kind": "welcome", "name": name}
             yield guest
@@ -196,7 +197,7 @@ def what_is_no_json_is_refused(chat: Chat) -> None:
 
 def the_app_rejects_a_handshake_in_its_own_words(chat: Chat) -> None:
     with pytest.raises(InvalidStatus) as refused:
-        connect(f"ws://127.0.0.1:{chat.port}/chat?name=", proxy=None)
+        connect(f"ws://127.0.0.1:{chat.port}/chat?name=", proxy=None, open_timeout=PATIENCE)
     answer = refused.value.response
     assert answer.status_code == 400
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"

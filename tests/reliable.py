@@ -22,10 +22,10 @@ from tests.ports import free_ports
 from tests.service import ROOT, Service, alive, running
 from tests.wire.wirekit import Client
 
-__all__ = ["LongPoll", "Message", "Reader", "Reliable", "Sse", "WebSocket", "everybody", "heard", "started"]
+__all__ = ["PATIENCE", "LongPoll", "Message", "Reader", "Reliable", "Sse", "WebSocket", "everybody", "heard", "started"]
 
 OPTIONS = ("--port", "--control-port", "--backend-port", "--pull-port", "--sub-port", "--command-port")
-PATIENCE = 20.0
+PATIENCE = 30.0
 """Seconds for a message that must come."""
 
 Message = tuple[int, str]
@@ -180,7 +180,8 @@ class WebSocket:
 
     def __init__(self, port: int, after: int = 0) -> None:
         self.stack = contextlib.ExitStack()
-        opening = connect(f"ws://127.0.0.1:{port}/ws?after={after}", ping_interval=None, max_queue=None, proxy=None)
+        uri = f"ws://127.0.0.1:{port}/ws?after={after}"
+        opening = connect(uri, ping_interval=None, max_queue=None, proxy=None, open_timeout=PATIENCE)
         self.connection = self.stack.enter_context(opening)
 
     def hears(self) -> Message:

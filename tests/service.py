@@ -22,9 +22,9 @@ __all__ = ["ROOT", "Service", "alive", "descendants", "freeze", "running"]
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 """The top of the repository."""
-START_PATIENCE = 30.0
+START_PATIENCE = 60.0
 """Seconds for a command to answer on its ports."""
-STOP_PATIENCE = 15.0
+STOP_PATIENCE = 30.0
 """Seconds for a command to end when told to."""
 
 

@@ -16,7 +16,7 @@ from tests.chat import Chat, started
 from tests.chromium import chromium
 from tests.wire.wirekit import Client
 
-SOON = 10_000.0
+SOON = 30_000.0
 """Milliseconds for something that must be shown."""
 
 

@@ -17,6 +17,8 @@ from tests.ports import free_ports
 from tests.service import Service, running
 from tests.wire.wirekit import Client
 
+SOON = 30_000.0
+"""Milliseconds for something that must be shown."""
 OPTIONS = ("--port", "--control-port", "--pull-port", "--sub-port", "--command-port", "--backend-port")
 
 
@@ -58,7 +60,7 @@ def page(browser: Browser, demo: Demo) -> Iterator[Page]:
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
     page.goto(f"http://localhost:{demo.port}/")
-    expect(page.locator("#stream-status")).to_have_text("connected", timeout=10_000)
+    expect(page.locator("#stream-status")).to_have_text("connected", timeout=SOON)
     yield page
     page.close()
     assert problems == []
@@ -67,13 +69,13 @@ def page(browser: Browser, demo: Demo) -> Iterator[Page]:
 def test_published_events_reach_the_page(page: Page, demo: Demo) -> None:
     for number in range(3):
         demo.event(f"event {number}")
-    expect(page.locator("#stream li")).to_have_text(["event 2", "event 1", "event 0"], timeout=10_000)
+    expect(page.locator("#stream li")).to_have_text(["event 2", "event 1", "event 0"], timeout=SOON)
 
 
 def test_events_arrive_as_they_are_published_not_in_the_end(page: Page, demo: Demo) -> None:
     for number in range(3):
         demo.event(f"single {number}")
-        expect(page.locator("#stream li").first).to_have_text(f"single {number}", timeout=5_000)
+        expect(page.locator("#stream li").first).to_have_text(f"single {number}", timeout=SOON)
 
 
 def test_the_form_publishes_to_stream_and_long_poll(page: Page) -> None:
@@ -82,11 +84,11 @@ def test_the_form_publishes_to_stream_and_long_poll(page: Page) -> None:
     for _ in range(40):
         page.fill("#text", text)
         page.click("button")
-        expect(page.locator("#stream li").first).to_have_text(text, timeout=5_000)
+        expect(page.locator("#stream li").first).to_have_text(text, timeout=SOON)
         if page.locator("#poll li").count():
             break
         page.wait_for_timeout(100)
-    expect(page.locator("#poll li").first).to_have_text(text)
+    expect(page.locator("#poll li").first).to_have_text(text, timeout=SOON)
 
 
 def test_many_quick_events_arrive_in_order(page: Page, demo: Demo) -> None:
@@ -97,13 +99,13 @@ def test_many_quick_events_arrive_in_order(page: Page, demo: Demo) -> None:
             for number in range(count)
         )
     )
-    expect(page.locator("#stream li")).to_have_count(count, timeout=10_000)
+    expect(page.locator("#stream li")).to_have_count(count, timeout=SOON)
     assert page.locator("#stream li").all_text_contents() == [str(number) for number in reversed(range(count))]
 
 
 def test_a_page_reload_gives_up_one_stream_and_holds_the_next(page: Page, demo: Demo) -> None:
     for number in range(5):
         page.reload()
-        expect(page.locator("#stream-status")).to_have_text("connected", timeout=10_000)
+        expect(page.locator("#stream-status")).to_have_text("connected", timeout=SOON)
         demo.event(f"after reload {number}")
-        expect(page.locator("#stream li")).to_have_text([f"after reload {number}"], timeout=5_000)
+        expect(page.locator("#stream li")).to_have_text([f"after reload {number}"], timeout=SOON)

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.chromium import chromium
 from tests.reliable import Message, Reliable, started
 
-SOON = 20_000.0
+SOON = 40_000.0
 """Milliseconds for something that must be shown; a browser waits some seconds before it connects again."""
 COLUMNS = ("sse", "poll", "ws")
 

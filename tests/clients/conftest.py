@@ -24,6 +24,8 @@ def config() -> dict[str, object]:
         "proxy.sig_iss": ISSUER,
         "handler.control_key": KEY,
         "handler.control_iss": ISSUER,
+        # What waits for its turn must not go out because the machine was busy for a second.
+        "handler.message_wait": 60_000,
     }
 
 

@@ -127,7 +127,7 @@ def test_ids_are_delivered_once_and_in_order(site: Site, channel: str) -> None:
 def test_long_poll(site: Site, channel: str) -> None:
     with Client.connect(site.port) as client:
         client.request("GET", f"/poll?channel={channel}")
-        for _ in range(40):  # nothing tells a publisher that a long-poll has begun to wait
+        for _ in range(100):  # nothing tells a publisher that a long-poll has begun to wait
             site.published(channel, "response", "answer")
             with contextlib.suppress(Silence):
                 head = client.head(timeout=0.25)
@@ -141,7 +141,7 @@ def test_long_poll(site: Site, channel: str) -> None:
 def test_one_item_for_both_kinds(site: Site, channel: str) -> None:
     with site.stream(channel) as stream, Client.connect(site.port) as poll:
         poll.request("GET", f"/poll?channel={channel}")
-        for number in range(40):
+        for number in range(100):
             site.published(channel, "both", f"both {number}\n")
             assert stream.data_until(b"\n") == f"both {number}\n".encode()
             with contextlib.suppress(Silence):

@@ -85,7 +85,7 @@ def test_long_poll_over_http(site: Site, channel: str, key: str) -> None:
     site.backend.on(f"/{channel}", hold("response", channel, body="nothing\n"))
     with site.connect() as client:
         client.request("GET", f"/{channel}")
-        for _ in range(40):  # nothing tells a publisher that a long-poll has begun to wait
+        for _ in range(100):  # nothing tells a publisher that a long-poll has begun to wait
             answer = HttpResponseFormat(code=201, reason="Made", headers={"X-From": "python"}, body="answer")
             publisher.publish_http_response(channel, answer, blocking=True)
             try:
@@ -130,7 +130,7 @@ def test_over_pub_to_subscribed_channels_only(
         context=context,
     )
     with held(site, channel) as client:
-        for _ in range(40):  # the subscription reaches the library when it does; until then it sends nothing
+        for _ in range(100):  # the subscription reaches the library when it does; until then it sends nothing
             publisher.publish(channel, Item(HttpStreamFormat("by topic\n")), blocking=True)
             try:
                 client.more(time.monotonic() + 0.1)

@@ -14,7 +14,7 @@ from tests.service import descendants
 __all__ = ["Crowd", "Member", "Served", "pss_kb", "publish", "room_for_files"]
 
 AT_ONCE = 200  # connections being opened, or closed, at the same time
-PATIENCE = 30.0  # seconds for a group to be held, or for all to get the item
+PATIENCE = 60.0  # seconds for a group to be held, or for all to get the item
 
 
 class Member(asyncio.Protocol):

@@ -15,7 +15,7 @@ from handler.main import Service
 
 __all__ = ["PATIENCE", "FakeWorker", "config_file", "eventually", "handler", "read_config"]
 
-PATIENCE = 20.0
+PATIENCE = 40.0
 """Seconds to wait for what must come."""
 
 

@@ -86,7 +86,7 @@ def check_long_poll(example: Example, publish: Callable[[str], None]) -> None:
     """Hold a request, publish until it is answered: nothing tells a publisher that a long-poll has begun to wait."""
     with Client.connect(example.port) as client:
         client.request("GET", "/poll")
-        for number in range(40):
+        for number in range(100):
             publish(f"answer {number}")
             try:
                 answer = client.head(timeout=0.25)
@@ -194,7 +194,7 @@ def test_ending_the_example_ends_everything(number: signal.Signals) -> None:
 def test_a_port_in_use_is_named() -> None:
     example = Example("demo")
     with Listening(example.port):
-        result = subprocess.run(example.command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+        result = subprocess.run(example.command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 1
     assert f"port {example.port} cannot be used" in result.stderr
     assert "--port" in result.stderr
@@ -261,7 +261,7 @@ def test_the_backend_of_getting_started(tmp_path: pathlib.Path) -> None:
         assert client.head().line == "200 OK"
         assert client.data_until(b"\n") == b"welcome\n"
         publish = [*gripproxy, "publish", "--count", "--spec", f"http://localhost:{control}", "news", "hello"]
-        done = subprocess.run(publish, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(publish, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, "Published\nsubscribers: 1\n", "")
         assert client.data_until(b"\n") == b"hello\n"
 
@@ -310,7 +310,7 @@ class Shell:
         assert self.process.stdout is not None
         seen = ""
         while missing := [line for line in wanted if line not in seen]:
-            assert select.select([self.process.stdout], [], [], 20)[0], f"{missing} were not shown, but {seen!r}"
+            assert select.select([self.process.stdout], [], [], 45)[0], f"{missing} were not shown, but {seen!r}"
             data = os.read(self.process.stdout.fileno(), 65536)
             assert data, f"the shell ended; {missing} were not shown, but {seen!r}"
             seen += data.decode()

@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from tests.e2e.test_examples import Shell, transcripts
-from tests.reliable import LongPoll, Reliable, everybody, heard, started
+from tests.reliable import PATIENCE, LongPoll, Reliable, everybody, heard, started
 from tests.service import alive
 from tests.wire.wirekit import Client
 
@@ -39,7 +39,7 @@ def test_what_a_websocket_says_is_posted(example: Reliable) -> None:
     with everybody(example, before) as readers:
         readers[2].connection.send("over the socket")
         heard(readers, (before + 1, "over the socket"))
-        assert readers[2].connection.ping(b"payload").wait(10)
+        assert readers[2].connection.ping(b"payload").wait(PATIENCE)
         heard(readers, example.post("after"))
 
 

@@ -17,23 +17,29 @@ from handler.main import Service
 from tests.e2e.handler_house import PATIENCE, FakeWorker, handler, read_config
 from tests.ports import free_ports
 
-PORTS = free_ports(3)
-PULL, SUB, COMMAND = (f"tcp://127.0.0.1:{port}" for port in PORTS)
+
+@pytest.fixture(scope="module")
+def specs() -> list[str]:
+    """Where PULL, SUB and the command socket are; taken when the tests begin, and not long before."""
+    return [f"tcp://127.0.0.1:{port}" for port in free_ports(3)]
 
 
 @pytest.fixture
-async def house(tmp_path: pathlib.Path) -> AsyncIterator[tuple[Service, FakeWorker]]:
-    config = read_config(tmp_path, push_in_spec=PULL, push_in_sub_specs=SUB, command_spec=COMMAND)
+async def house(tmp_path: pathlib.Path, specs: list[str]) -> AsyncIterator[tuple[Service, FakeWorker]]:
+    pull, sub, command = specs
+    # Without the update a second after the first subscription, which would be one more command on a busy machine.
+    settings = {"push_in_spec": pull, "push_in_sub_specs": sub, "update_on_first_subscription": "false"}
+    config = read_config(tmp_path, **settings, command_spec=command)
     async with handler(config, (b"ch", 0, 1, 0, None)) as parts:
         yield parts
 
 
 @pytest.fixture
-def dealer() -> Iterator[zmq.asyncio.Socket]:
+def dealer(specs: list[str]) -> Iterator[zmq.asyncio.Socket]:
     context = zmq.asyncio.Context()
     with context.socket(zmq.DEALER) as sock:
         sock.linger = 0
-        sock.connect(COMMAND)
+        sock.connect(specs[2])
         yield sock
     context.term()
 
@@ -52,16 +58,17 @@ def ok(value: Any = None) -> dict[bytes, Any]:
     return {b"id": b"1", b"success": True, b"value": value}
 
 
-async def test_uris(house: tuple[Service, FakeWorker], dealer: zmq.asyncio.Socket) -> None:
-    uris = {b"publish-pull": PULL.encode(), b"publish-sub": SUB.encode(), b"command": COMMAND.encode()}
+async def test_uris(house: tuple[Service, FakeWorker], dealer: zmq.asyncio.Socket, specs: list[str]) -> None:
+    names = (b"publish-pull", b"publish-sub", b"command")
+    uris = {name: spec.encode() for name, spec in zip(names, specs, strict=True)}
     assert await ask(dealer, b"get-zmq-uris") == ok(uris)
 
 
-async def test_a_req_socket_works_too(house: tuple[Service, FakeWorker]) -> None:
+async def test_a_req_socket_works_too(house: tuple[Service, FakeWorker], specs: list[str]) -> None:
     context = zmq.asyncio.Context()
     with context.socket(zmq.REQ) as req:
         req.linger = 0
-        req.connect(COMMAND)
+        req.connect(specs[2])
         await req.send(tnet.dumps({b"method": b"recover"}))
         assert tnet.loads(await asyncio.wait_for(req.recv(), PATIENCE)) == {b"success": True, b"value": None}
     context.term()

@@ -13,6 +13,7 @@ import pytest
 
 from gripproxy import pipe
 from gripproxy.config import load_config
+from handler import main
 from handler.endpoints import BindError
 from handler.main import Service
 from tests.e2e.handler_house import PATIENCE, FakeWorker, config_file, eventually, handler, read_config
@@ -72,7 +73,10 @@ async def test_workers_live_on_when_it_dies(tmp_path: pathlib.Path) -> None:
     await asyncio.wait_for(worker.lost.wait(), PATIENCE)
 
 
-async def test_publishers_are_let_in_when_all_workers_are_back(tmp_path: pathlib.Path) -> None:
+async def test_publishers_are_let_in_when_all_workers_are_back(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "ANNOUNCE_TIME", PATIENCE)
     port = free_ports(1)[0]
     config = read_config(tmp_path, 2, push_in_http_port=port)
     service = Service(config)
@@ -88,8 +92,9 @@ async def test_publishers_are_let_in_when_all_workers_are_back(tmp_path: pathlib
     await service.close()
 
 
-async def test_workers_that_retire_are_waited_for_too(tmp_path: pathlib.Path) -> None:
+async def test_workers_that_retire_are_waited_for_too(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They hold clients still, and an item taken in before they are back would not reach those."""
+    monkeypatch.setattr(main, "ANNOUNCE_TIME", PATIENCE)
     port = free_ports(1)[0]
     config = read_config(tmp_path, 1, push_in_http_port=port)
     service = Service(config, retiring=1)
@@ -122,10 +127,10 @@ async def test_it_does_not_wait_for_ever(tmp_path: pathlib.Path) -> None:
 async def test_the_first_subscription_is_updated_a_second_later(tmp_path: pathlib.Path) -> None:
     loop = asyncio.get_running_loop()
     async with handler(read_config(tmp_path)) as (_, worker):
-        await worker.subscribe(b"ch")
         start = loop.time()
+        await worker.subscribe(b"ch")
         assert await worker.expect(pipe.COMMAND) == [(pipe.COMMAND, 0, "update", {"channel": b"ch"})]
-        assert 0.9 < loop.time() - start < 15
+        assert loop.time() - start > 0.9
 
 
 async def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(tmp_path: pathlib.Path) -> None:

@@ -49,7 +49,7 @@ class Stream(Member):
             self.crowd.note("got more")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_5000_streams(figure: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Backend, "127.0.0.1", 0)

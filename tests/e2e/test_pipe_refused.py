@@ -13,7 +13,7 @@ from tests.service import running
 TRIES = 6
 LEAST = 0.3
 """Seconds that so many tries take at least, were each pause half of what it should be."""
-PATIENCE = 20.0
+PATIENCE = 40.0
 
 
 def test_a_handler_that_hangs_up_at_once_is_asked_again_with_growing_pauses(tmp_path: pathlib.Path) -> None:

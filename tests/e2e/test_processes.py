@@ -24,8 +24,11 @@ from tests.ports import free_port
 from tests.service import Service, alive, descendants, freeze
 
 HERE = pathlib.Path(__file__).parent / "processes"
-PATIENCE = 20.0
+PATIENCE = 40.0
 """Seconds for anything that has to happen."""
+
+HASTY = "process_beat_timeout=3"
+"""For what is about silence. Elsewhere nobody is killed for it, since a busy machine keeps silent too."""
 
 Start = Callable[..., "Running"]
 
@@ -39,7 +42,7 @@ class Running:
         """All clients of the test, closed at its end."""
         config = folder / "gripproxy.conf"
         config.write_text(
-            f"[global]\nrundir={folder}/run\n[runner]\nhttp_port=127.0.0.1:{self.port}\nprocess_beat_timeout=1\n"
+            f"[global]\nrundir={folder}/run\n[runner]\nhttp_port=127.0.0.1:{self.port}\nprocess_beat_timeout=600\n"
             f"shutdown_timeout=1\n{lines}\n[proxy]\nworkers=2\n"
         )
         self.service = Service(
@@ -245,9 +248,7 @@ def test_ctrl_c_on_a_terminal_reaches_the_group_and_still_ends_in_order(start: S
 
 def test_a_child_that_does_not_end_is_killed(start: Start) -> None:
     running = start(worker="deaf").ready()
-    began = time.monotonic()
-    assert running.service.stop() == 0
-    assert time.monotonic() - began < 20
+    assert running.service.stop() == 0  # it has a patience of its own
     assert running.service.process.returncode == 0
 
 
@@ -266,8 +267,20 @@ def test_a_second_signal_kills_at_once(start: Start) -> None:
     wait_gone(*pids)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_says_it_until_the_very_end_gets_status_0_too(start: Start, number: signal.Signals) -> None:
+    service = start().ready().service
+    deadline = time.monotonic() + PATIENCE
+    while service.process.poll() is None:
+        assert time.monotonic() < deadline
+        service.process.send_signal(number)
+        time.sleep(0.001)
+    assert service.process.returncode == 0
+    assert "Traceback" not in service.log
+
+
 def test_stopped_children_do_not_prevent_the_end(start: Start) -> None:
-    running = start("process_beat_timeout=600").ready()
+    running = start().ready()
     for name in ("worker 1", "handler"):
         os.kill(running.child(name), signal.SIGSTOP)
     assert running.service.stop() == 0
@@ -286,7 +299,7 @@ def test_children_notice_the_death_of_the_runner(start: Start) -> None:
 
 
 def test_a_hanging_child_ends_although_the_runner_is_dead(start: Start) -> None:
-    running = start("process_beat_timeout=2", worker="hang").ready()
+    running = start(HASTY, worker="hang").ready()
     pids = descendants(running.pid)
     held, _, _ = running.ask()
     held.send(b"x")
@@ -303,7 +316,7 @@ def test_a_hanging_child_ends_although_the_runner_is_dead(start: Start) -> None:
 def test_a_worker_that_dies_or_stops_is_replaced_and_the_others_clients_stay(
     start: Start, number: signal.Signals
 ) -> None:
-    running = start().ready()
+    running = start(HASTY if number is signal.SIGSTOP else "").ready()
     first, pid = running.client_of(1)
     second, other = running.client_of(2)
     os.kill(pid, number)
@@ -313,13 +326,13 @@ def test_a_worker_that_dies_or_stops_is_replaced_and_the_others_clients_stay(
     assert not closed(second)
     assert running.child("worker 2") == other
     assert first.recv(1) == b""
-    reason = "was killed by SIGKILL" if number is signal.SIGKILL else "no sign of life for 1 s"
+    reason = "was killed by SIGKILL" if number is signal.SIGKILL else "no sign of life for 3 s"
     assert reason in running.service.log
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_nobody_is_disconnected_by_the_handlers_end(start: Start, number: signal.Signals) -> None:
-    running = start().ready()
+    running = start(HASTY if number is signal.SIGSTOP else "").ready()
     held = [running.ask()[0] for _ in range(10)]
     os.kill(running.child("handler"), number)
     assert running.child("handler", 2)
@@ -329,7 +342,7 @@ def test_nobody_is_disconnected_by_the_handlers_end(start: Start, number: signal
 
 
 def test_connections_queued_on_a_dead_workers_socket_are_served_by_its_successor(start: Start) -> None:
-    running = start("process_beat_timeout=600").ready()
+    running = start().ready()
     victim = running.child("worker 1")
     freeze(victim)  # so that nobody accepts what the kernel gives to this worker
     queued = [running.connect() for _ in range(40)]
@@ -342,7 +355,7 @@ def test_connections_queued_on_a_dead_workers_socket_are_served_by_its_successor
 
 
 def test_a_hanging_event_loop_counts_as_silence(start: Start) -> None:
-    running = start(worker="hang").ready()
+    running = start(HASTY, worker="hang").ready()
     held, number, _ = running.ask()
     held.send(b"x")
     assert running.child(f"worker {number}", 2)
@@ -350,13 +363,13 @@ def test_a_hanging_event_loop_counts_as_silence(start: Start) -> None:
 
 
 def test_a_runner_that_was_stopped_itself_kills_nobody(start: Start) -> None:
-    running = start().ready()
+    running = start(HASTY).ready()
     pids = descendants(running.pid)
     os.kill(running.pid, signal.SIGSTOP)
     # Longer than the beat timeout, measured by something that happens: a descriptor that never becomes readable.
     quiet, _other = socket.socketpair()
     with quiet, _other:
-        select.select([quiet], [], [], 2.5)
+        select.select([quiet], [], [], 4.5)
     os.kill(running.pid, signal.SIGCONT)
     running.service.process.send_signal(signal.SIGHUP)
     running.service.wait_for_log("SIGHUP: passing it on")

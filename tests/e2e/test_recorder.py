@@ -26,7 +26,7 @@ from spark_stats.journal import Reader
 from spark_stats.survey import survey
 from tests.service import ROOT, Service
 
-PATIENCE = 20.0
+PATIENCE = 40.0
 """Seconds for anything that has to happen."""
 
 

@@ -179,7 +179,7 @@ async def served(pause: float) -> AsyncIterator[Proxy]:
     assert problems == []
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_equal_questions_are_asked_once_and_hold_up_nobody(figure: Callable[[str], None]) -> None:
     async with served(0) as proxy:
         control = proxy.ports["control"]
@@ -207,34 +207,35 @@ async def test_equal_questions_are_asked_once_and_hold_up_nobody(figure: Callabl
         await quiet.leave()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_different_questions_are_spread(figure: Callable[[str], None]) -> None:
     async with served(0.005) as proxy:
         control = proxy.ports["control"]
         crowd = Crowd(proxy.ports["http"], own_links())
         await crowd.join(STREAMS)
         Backend.go.set()
+        begun = asyncio.get_running_loop().time()
         await publish(control, together(item("crowd", 3, "next\n")))
         await crowd.until("got", STREAMS)
         Backend.known = 4
         await publish(control, together(item("crowd", 4, "after\n")))
         await crowd.until("got more", STREAMS)
-        seconds = Backend.times[-1] - Backend.times[0]
+        seconds = Backend.times[-1] - begun
         figure(
             f"{STREAMS} streams with a link each: {len(Backend.asked)} requests within {seconds:.1f} s, "
             f"at most {Backend.most} at a time"
         )
         assert sorted(Backend.asked) == sorted({f"/next?n={n}" for n in range(1, STREAMS + 1)})
         assert Backend.most <= MOST
-        # A thousand a second, less what stands still here meanwhile.
-        assert seconds > 1
+        # A thousand a second.
+        assert seconds > 1.5
         # Nothing twice, nothing else.
         assert {member.text for member in crowd.members if isinstance(member, Stream)} == {""}
         assert crowd.counts["lost"] == 0
         await crowd.leave()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_a_backend_that_fails_is_not_hammered(figure: Callable[[str], None]) -> None:
     streams, tries = 500, MOST + 8
     async with served(0) as proxy:
@@ -242,13 +243,14 @@ async def test_a_backend_that_fails_is_not_hammered(figure: Callable[[str], None
         await crowd.join(streams)
         Backend.go.set()
         Backend.broken = True
+        begun = asyncio.get_running_loop().time()
         await publish(proxy.ports["control"], together(item("crowd", 3, "next\n")))
         async with asyncio.timeout(PATIENCE):
             while len(Backend.asked) < tries:
                 Backend.came.clear()
                 await Backend.came.wait()
         Backend.broken = False
-        seconds = Backend.times[tries - 1] - Backend.times[0]
+        seconds = Backend.times[tries - 1] - begun
         figure(f"{streams} streams with a link each, a backend that fails: {tries} requests within {seconds:.1f} s")
         # Those that were on their way when the first failed, and then four of each worker, after 0.1 to 0.8 s.
         assert seconds > 1

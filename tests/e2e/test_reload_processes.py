@@ -219,7 +219,7 @@ def test_the_runners_death_in_the_middle_leaves_nothing(start: Start, tmp_path: 
 
 
 def test_connections_waiting_in_the_queue_are_the_successors(start: Start, tmp_path: pathlib.Path) -> None:
-    running = start(f"{LONG}\nprocess_beat_timeout=600").ready()
+    running = start(LONG).ready()
     old = [running.child("worker 1"), running.child("worker 2")]
     for pid in old:
         freeze(pid)  # so that nobody accepts

@@ -22,8 +22,11 @@ from tests.certificates import make_certificate
 from tests.ports import free_ports
 from tests.service import Service, descendants, freeze
 
-PATIENCE = 20.0
+PATIENCE = 40.0
 """Seconds for anything that has to happen."""
+
+HASTY = "process_beat_timeout=3"
+"""For what is about silence. Elsewhere nobody is killed for it, since a busy machine keeps silent too."""
 
 Start = Callable[..., "Gripproxy"]
 
@@ -63,7 +66,7 @@ class Gripproxy:
         self.port, self.control = free_ports(2)
         self.config = folder / "gripproxy.conf"
         self.config.write_text(
-            f"[global]\nrundir={folder}/run\n[runner]\nhttp_port=127.0.0.1:{self.port}\nprocess_beat_timeout=2\n{lines}\n"
+            f"[global]\nrundir={folder}/run\n[runner]\nhttp_port=127.0.0.1:{self.port}\nprocess_beat_timeout=900\n{lines}\n"
             f"[proxy]\nworkers=2\n[handler]\npush_in_http_port={self.control}\n{handler}\n"
         )
         (folder / "routes").write_text("* test\n")
@@ -221,7 +224,7 @@ def test_a_signal_to_the_whole_process_group_is_no_failure_of_a_child(start: Sta
 def test_nobody_is_disconnected_by_the_handlers_end_and_items_arrive_again(
     start: Start, number: signal.Signals
 ) -> None:
-    running = start().ready()
+    running = start(HASTY if number is signal.SIGSTOP else "").ready()
     streams = [running.stream() for _ in range(10)]
     running.publish("before\n")
     assert [client.line() for client in streams] == [b"before\n"] * 10
@@ -235,7 +238,7 @@ def test_nobody_is_disconnected_by_the_handlers_end_and_items_arrive_again(
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_workers_end_disconnects_only_its_own_clients(start: Start, number: signal.Signals) -> None:
-    running = start().ready()
+    running = start(HASTY if number is signal.SIGSTOP else "").ready()
     lost, kept = running.stream_of(1), running.stream_of(2)
     os.kill(running.child("worker 1"), number)
     new = running.child("worker 1", 2)
@@ -249,7 +252,7 @@ def test_a_workers_end_disconnects_only_its_own_clients(start: Start, number: si
 
 
 def test_requests_queued_on_a_dead_workers_socket_are_answered(start: Start) -> None:
-    running = start("process_beat_timeout=600").ready()
+    running = start().ready()
     victim = running.child("worker 1")
     freeze(victim)
     with contextlib.ExitStack() as stack:
@@ -342,7 +345,8 @@ def test_one_log_file_of_all_processes_is_opened_again(start: Start, tmp_path: p
     names: set[str] = set()
     while names < {"runner", "handler", "worker 1", "worker 2"}:
         assert time.monotonic() < deadline, names
-        with contextlib.suppress(FileNotFoundError):
+        # A line may be half written.
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             names = {json.loads(line)["process"] for line in file.read_text().splitlines()}
     assert running.service.stop() == 0
     for line in (tmp_path / "gripproxy.log.1").read_text().splitlines() + file.read_text().splitlines():

@@ -59,7 +59,7 @@ def backend() -> Iterator[int]:
 @pytest.fixture
 def running(backend: int, tmp_path: pathlib.Path) -> Iterator[Gripproxy]:
     """A service whose handler stops, and is not missed before the test is over."""
-    lines = "process_beat_timeout=600\n[proxy]\nhold_confirm_timeout=0.5"
+    lines = "[proxy]\nhold_confirm_timeout=0.5"
     routes = ("--route=*,proto=http test", f"--route=*,proto=ws 127.0.0.1:{backend},over_http")
     running = Gripproxy(tmp_path, lines, routes, "")
     handler = running.ready().child("handler")

@@ -49,7 +49,7 @@ async def connect(
     sock.setblocking(False)
     try:
         if small:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
         return await asyncio.open_connection(sock=sock, limit=8192 if small else limit)
     except OSError as error:

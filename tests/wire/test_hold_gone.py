@@ -33,6 +33,7 @@ def test_a_stream_ends(site: Site, case: str, end: str) -> None:
     link = f"Grip-Link: <{case}-gone?why=gone>; rel=gone"
     site.backend.on(f"/{case}", hold("stream", case, link))
     with site.publisher.feed() as feed, stream(site, f"/{case}", "X-C: 1", "Cookie: a=b") as client:
+        feed.wait_for(b"\x01" + case.encode())
         assert site.backend.count(f"/{case}-gone") == 0
         if end == "closed":
             site.publisher.end(case)

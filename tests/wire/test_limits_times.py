@@ -70,9 +70,9 @@ def test_routes_with_an_id_have_queues_of_their_own(start: Callable[[Setup], Sit
     site.backend.on(f"/one/{case}", hold("stream", f"{case}-1"))
     site.backend.on(f"/two/{case}", hold("stream", f"{case}-2"))
     with stream(site, f"/one/{case}") as one, stream(site, f"/two/{case}") as two:
-        # Three seconds of one queue, and in the same breath one for the other.
-        items = [{"channel": f"{case}-1", "http-stream": {"content": "1"}} for _ in range(600)]
-        site.publisher.publish(*items, {"channel": f"{case}-2", "http-stream": {"content": "2"}})
+        # Three seconds of one queue, and then one for the other.
+        site.publisher.publish(*[{"channel": f"{case}-1", "http-stream": {"content": "1"}} for _ in range(600)])
+        site.publisher.stream(f"{case}-2", "2")
         assert two.data(1) == b"2"
         before = b""
         while len(before) < 600 and not one.silent(0):

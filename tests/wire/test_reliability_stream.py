@@ -363,6 +363,7 @@ def test_a_link_response_replaces_the_terms(site: Site, case: str) -> None:
     site.backend.on(f"/{case}", hold("stream", f"{case}-a, {case}-b", link, body="first "))
     site.backend.on(f"/{case}-2", hold("stream", f"{case}-b; filter=var-subst, {case}-c", meta, body="second "))
     with site.publisher.feed() as feed, stream(site, f"/{case}", opening=b"first ") as client:
+        feed.wait_for(b"\x01" + f"{case}-a".encode())
         ask_again(site, f"{case}-a")
         assert client.data(7) == b"second "
         feed.wait_for(b"\x00" + f"{case}-a".encode())

@@ -14,7 +14,7 @@ from tests.wire.wirekit.messages import request as build_request
 
 __all__ = ["PATIENCE", "Aborted", "Client", "Silence"]
 
-PATIENCE = 15.0
+PATIENCE = 25.0
 """Seconds that a read waits for bytes that must come. Well above anything a healthy proxy needs."""
 
 

@@ -75,11 +75,13 @@ OURS = {
     "handler.message_rate": None,
     "handler.message_hwm": None,
     "handler.update_on_first_subscription": False,
+    "runner.process_beat_timeout": 120,
 }
 """What differs for gripproxy: several workers, and no delivery rate limit, as in the configuration it ships (a limit
 makes every delivery take the careful way, and most users would run what the cases never saw). And nobody is asked
 again a second after a channel's first subscription: on a busy machine a case may take longer than that, and would have
-something going on that it is not about. The cases that are about it have `UPDATED`."""
+something going on that it is not about; the cases that are about it have `UPDATED`. Nor is a process killed for its
+silence there."""
 
 UPDATED: Mapping[str, object] = {"handler.update_on_first_subscription": True}
 """Goes into the config of cases that are about this update. Pushpin 1.36 makes it in all of them."""
