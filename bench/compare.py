@@ -218,7 +218,7 @@ def compare(given: argparse.Namespace) -> int:
         if given.quick and not given.out:
             out.unlink()
         elif given.resume:
-            before = Results(out.read_text().splitlines()).rounds
+            before = Results(out.read_text().splitlines()).rounds_of(trials)
         else:
             made = datetime.datetime.fromtimestamp(out.stat().st_mtime, datetime.UTC)
             kept = out.with_name(f"{out.stem}-{made:%Y%m%d-%H%M%S}{out.suffix}")

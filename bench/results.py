@@ -42,7 +42,7 @@ class Results:
         """``lines``: as written; the last one may be cut off. Raises ValueError for others that are no JSON object."""
         self.targets: list[str] = []
         """In the order in which they ran."""
-        self.rounds = 0
+        self._rounds: dict[str, int] = {}
         self.machines: list[dict[str, Any]] = []
         """What is known about the machine, of each run."""
         self.failures: list[str] = []
@@ -64,7 +64,7 @@ class Results:
             self.machines.append(found["machine"])
             return
         target, number = found["target"], found["round"]
-        self.rounds = max(self.rounds, number)
+        self._rounds[found["trial"]] = max(self._rounds.get(found["trial"], 0), number)
         if target not in self.targets:
             self.targets.append(target)
         if "failed" in found:
@@ -86,6 +86,15 @@ class Results:
         ratios = {number: pair[1] / pair[0] for number, pair in shares.items() if len(pair) == 2 and pair[0]}
         if ratios:
             self._values["growth ratio"] = {OURS: ratios}
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds the trial has that has the most."""
+        return max(self._rounds.values(), default=0)
+
+    def rounds_of(self, trials: Iterable[str]) -> int:
+        """The last round that one of these has; 0 if none has run."""
+        return max((self._rounds.get(trial, 0) for trial in trials), default=0)
 
     def measures(self) -> list[str]:
         """Keys of what was measured, in the order of the catalogue."""

@@ -65,6 +65,13 @@ def test_what_was_not_measured_is_not_judged() -> None:
     assert Results([line("gripproxy", 100)]).verdicts(SINGLE) == []
 
 
+def test_a_trial_that_is_added_later_begins_with_its_own_first_round() -> None:
+    results = Results([line("gripproxy", 1, number) for number in (1, 2, 3)])
+    assert results.rounds_of(["streams"]) == 3
+    assert results.rounds_of(["ids", "memreal"]) == 0
+    assert results.rounds_of(["ids", "streams"]) == 3
+
+
 def test_losses_and_failures_are_kept() -> None:
     failed = json.dumps({"round": 2, "target": "pushpin", "trial": "hold", "failed": "no"})
     results = Results([line("pushpin", 1, lost=3), failed])
