@@ -226,7 +226,7 @@ def compare(given: argparse.Namespace) -> int:
             print(f"what was measured before is now {kept}", flush=True)
     comparison = Comparison(out, programs, quick=given.quick)
     found = machine(targets)
-    comparison.write({"machine": found})
+    comparison.write({"machine": found | {"quick": given.quick}})
     if found["busy"] > 0.1 and not given.quick:
         print(f"others take {found['busy']:.0%} of the processors: trust ratios at most", flush=True)
     rounds = given.rounds or (1 if given.quick else 5)

@@ -102,6 +102,8 @@ def _about(results: Results) -> str:
     busy = max(one.get("busy", 0.0) for one in results.machines)
     versions = "; ".join(text for text in last.get("versions", {}).values() if text)
     rounds = f"{results.rounds} rounds" if results.rounds != 1 else "one round"
+    if any(one.get("quick") for one in results.machines):
+        return "A smoke test, with a fiftieth of the numbers in the titles: the figures mean nothing."
     return (
         f"Medians of {rounds} (least{DASH}most), behind a peer's figure ours over theirs. {last.get('date', '')}, "
         f"{last.get('cores', '?')} cores of {last.get('processor', 'a processor')}, Linux {last.get('kernel', '?')}, "

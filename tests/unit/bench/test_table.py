@@ -65,6 +65,12 @@ def test_a_server_that_lacks_a_measure_has_an_empty_cell() -> None:
     assert row(markdown(Results(both)), "WebSocket over HTTP")[2] == ""
 
 
+def test_a_smoke_test_says_that_it_means_nothing() -> None:
+    figures = lines(("echo", "gripproxy", [50]))
+    assert markdown(Results([json.dumps({"machine": {"quick": True}}), *figures])).startswith("A smoke test")
+    assert markdown(Results([json.dumps({"machine": {"quick": False}}), *figures])).startswith("Medians of one round")
+
+
 def test_losses_and_failures_stand_below() -> None:
     lost = json.dumps(
         {"round": 1, "target": "pushpin", "trial": "x", "measure": "echo", "value": 1, "lost": 3, "of": 4000}
