@@ -79,6 +79,29 @@ def test_an_instance_that_counts_its_events_gives_every_loss_away() -> None:
     assert report(watch, 50, events_sent=5) == []
 
 
+def test_a_lost_stretch_with_reports_in_it_is_counted_whole() -> None:
+    watch = Watch()
+    assert report(watch, 0, events_sent=10) == []
+    # Of the next 300 only the last report comes: it is one of them.
+    assert report(watch, 30, events_sent=310) == [Finding("missed-events", 299, "a", None, "tcp://there")]
+    assert report(watch, 40, events_sent=311) == [Finding("missed-reports", 2, "a", None, "tcp://there")]
+
+
+def test_a_handler_that_began_anew_counts_from_its_own_beginning() -> None:
+    watch = Watch()
+    assert report(watch, 0, from_="handler_1", connections=0, events_sent=5000) == []
+    # The first report of another process: what it sent before nobody can know to be missing.
+    assert report(watch, 10, from_="handler_2", connections=0, events_sent=40) == []
+    assert report(watch, 20, from_="handler_2", connections=0, events_sent=43) == [
+        Finding("missed-events", 2, "handler_2", None, "tcp://there")
+    ]
+    # The same process number again, with less than before.
+    assert report(watch, 30, from_="handler_1", connections=0, events_sent=7) == []
+    assert report(watch, 40, from_="handler_1", connections=0, events_sent=9) == [
+        Finding("missed-events", 1, "handler_1", None, "tcp://there")
+    ]
+
+
 def test_fields_of_any_type_do_no_harm() -> None:
     watch = Watch()
     for value in (None, True, 1.5, [1], {b"x": 1}, "text", b"bytes", -1, 0, 1 << 80):
