@@ -51,7 +51,7 @@ class Plan:
         backends: tuple[str, ...] = ("a", "b", "calm"),
         link: float = 3.0,
         window: float = 0.3,
-        beat: float = 3.0,
+        beat: float = 5.0,
         mutant: str = "",
         update: bool = True,
     ) -> None:
@@ -187,12 +187,15 @@ class Stage:
         return found
 
     def sample_memory(self) -> None:
-        """Note the memory of each process of the service."""
+        """Note the memory of each process of the service, in KB.
+
+        Without pages of files: how many processes share one changes while other tests run.
+        """
         for name, pid in self.children().items():
             with contextlib.suppress(OSError):
                 text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
-                if found := re.search(r"^Pss:\s+(\d+)", text, re.MULTILINE):
-                    self.history.add("service", "memory", name, int(found[1]))
+                if found := re.findall(r"^Pss_(?:Anon|Shmem):\s+(\d+)", text, re.MULTILINE):
+                    self.history.add("service", "memory", name, sum(map(int, found)))
 
     def order_relay(self, order: str) -> None:
         """Tell the relay what to do."""

@@ -36,7 +36,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Outcome]:
 
 
 # The first test waits for all of them.
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize("seed", RUNS)
 def test_every_guarantee_holds_while_everything_breaks(
     outcomes: dict[int, Outcome], seed: int, tell: Callable[[str], None]
