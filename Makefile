@@ -121,7 +121,7 @@ test-clients: $(STAMPS)/dev $(NODE_MODULES) ## the GRIP client libraries for Nod
 
 test-spark: $(STAMPS)/spark ## the Spark jobs, against DuckDB, on a cluster, killed (apt: chromium pushpin zurl)
 	@for tool in chromium pushpin zurl; do command -v $$tool >/dev/null || { echo "make test-spark: $$tool not found: apt-get install chromium pushpin zurl" >&2; exit 1; }; done
-	$(BIN)/python -m pytest tests/spark --timeout=1800 $(ARGS)
+	$(BIN)/python -m pytest tests/spark --timeout=3600 $(ARGS)
 
 autobahn: $(STAMPS)/dev ## the Autobahn WebSocket suite through gripproxy (needs a Python 2.7; writes docs/autobahn.md)
 	$(BIN)/python -m tests.autobahn.run protocol compression

@@ -20,9 +20,12 @@ from tests.spark import traffic
 from tests.spark.oracle import Oracle
 
 EVENTS = int(os.environ.get("EVENTS", 1_000_000))
-# For every Spark that a test starts: they are many and short-lived, and should not spend their time on compiling.
+# For every Spark that a test starts: they are many and short-lived, and should not spend their time on compiling, nor
+# Java on checking what Spark's compiler made.
 os.environ["SPARK_CONF_DIR"] = str(pathlib.Path(__file__).with_name("conf"))
-os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ["JDK_JAVA_OPTIONS"] = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 # Not on the edges of minutes, hours or days.
 SPAN = Span(
     datetime.datetime(2026, 11, 19, 22, 7, 31, tzinfo=datetime.UTC),
@@ -81,7 +84,16 @@ def small(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Smal
 def reported(spark: SparkSession, record: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Reported:
     into = tmp_path_factory.mktemp("report")
     out = io.StringIO()
-    made = make(spark, record, into, SPAN, AT, out)
+    # A million events are worth compiling for.
+    compiling = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    before = {name: spark.conf.get(name) for name in compiling}
+    for name, value in compiling.items():
+        spark.conf.set(name, value)
+    try:
+        made = make(spark, record, into, SPAN, AT, out)
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
     return Reported(record, into, made, out.getvalue())
 
 

@@ -23,7 +23,7 @@ from tests.service import ROOT
 from tests.spark.conftest import Small
 from tests.spark.rows import rows
 
-PATIENCE = 900
+PATIENCE = 3000
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ from tests.spark.rows import Row, rows, same
 from tests.spark.traffic import SESSIONS
 
 DELAY = 900
-PATIENCE = 900
+PATIENCE = 3000
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
