@@ -26,7 +26,7 @@ BROWSER = (
 """Headers as a browser sends them."""
 
 
-QUIET = 15.0
+QUIET = 30.0
 """Seconds without a message after which the rest is lost. Short ones would take a server on a busy machine, which only
 thinks, for one that loses."""
 
@@ -114,13 +114,13 @@ class Crowd:
         self.tell("look")
         return self.seen(60)
 
-    def expect(self, each: int, *, seconds: float = 60, quiet: float = QUIET) -> None:
+    def expect(self, each: int, *, seconds: float = 90, quiet: float = QUIET) -> None:
         """Begin to wait until each client has got ``each`` messages since `zero`, or for ``quiet`` seconds none."""
         total, parts = self.held, len(self.members)
         shares = [total // parts + (total % parts > index) for index in range(parts)]
         self.tell([f"wait {share * each} {int(seconds * 1000)} {int(quiet * 1000)}" for share in shares])
 
-    def wait_for(self, each: int, *, seconds: float = 60, quiet: float = QUIET) -> Seen:
+    def wait_for(self, each: int, *, seconds: float = 90, quiet: float = QUIET) -> Seen:
         """`expect`, and what was seen then."""
         self.expect(each, seconds=seconds, quiet=quiet)
         return self.seen(seconds + 30)
