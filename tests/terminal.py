@@ -49,7 +49,7 @@ class Terminal:
         self.process = subprocess.Popen(
             self.command,
             cwd=ROOT,
-            env=os.environ | {"TERM": "xterm-256color"},
+            env=os.environ | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
             stdin=self.theirs,
             stdout=self.theirs,
             stderr=subprocess.STDOUT,
@@ -96,6 +96,13 @@ class Terminal:
     def shows(self, *patterns: str) -> list[str]:
         """Return the first screen that has a line for each of these regular expressions."""
         return self.until(lambda lines: all(any(re.search(one, line) for line in lines) for one in patterns))
+
+    def wait_for_text(self, pattern: str) -> None:
+        """Return when something like this regular expression was written, in a frame or not."""
+        deadline = time.monotonic() + PATIENCE
+        while not re.search(pattern, self.written):
+            assert time.monotonic() < deadline, self.written[-3000:]
+            self.read(0.2)
 
     def ends(self) -> int:
         """Wait until the command has ended; return its exit status."""

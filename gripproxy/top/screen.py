@@ -26,6 +26,8 @@ TALL: Final = 36
 ROUTES: Final = 6
 FIGURES: Final = 5
 """Lines of the figures above the table."""
+RIGHT: Final = 21
+"""Columns of what happens, without the lines of bars."""
 BARS: Final = 12
 """Width of the lines of bars; wider where there is room."""
 
@@ -149,7 +151,7 @@ def screen(snapshot: Snapshot, view: View, width: int, height: int) -> Renderabl
         return Group(*lines, Text(), _help())
     used = len(lines)
     if height >= MIN_HEIGHT + 8:
-        lines += [Text(), _figures(snapshot, width)]
+        lines += [Text(), *_figures(snapshot, width)]
         used += 1 + FIGURES
     warnings = _warnings(snapshot)[: max(0, height - used - 6)]
     lines += [*(_line(text) for text in warnings), Text()]
@@ -237,42 +239,49 @@ def _socket(row: EndpointRow) -> Text:
     return text.append(f" ({row.why})" if row.why else "").append(f"  {shown(row.name)}", style="default")
 
 
-def _figures(snapshot: Snapshot, width: int) -> Table:
+def _figures(snapshot: Snapshot, width: int) -> list[Text]:
     """Return what is there, at the left, and what happens, at the right: FIGURES lines."""
-    modes = snapshot.subscribers
+    modes, channels = snapshot.subscribers, _least(snapshot.subscribed, bool(snapshot.channels_left_out))
     bars = BARS + max(0, width - 90) // 2
     left = [
         (
-            " connections",
+            "connections",
             _least(snapshot.http + snapshot.ws, snapshot.connections_full),
             f"http {count(snapshot.http)}  ws {count(snapshot.ws)}",
         ),
         ("", "", f"tls {count(snapshot.tls)}  peak {known(snapshot.peak)}"),
         (
-            " subscribers",
+            "subscribers",
             _least(sum(modes.values()), snapshot.subscriptions_full),
-            f"response {count(modes['response'])}  stream {count(modes['stream'])}",
+            f"stream {count(modes['stream'])}  ws {count(modes['ws'])}",
         ),
-        ("", "", f"ws {count(modes['ws'])}  channels {_least(snapshot.subscribed, bool(snapshot.channels_left_out))}"),
+        ("", "", f"response {count(modes['response'])}  channels {channels}"),
         _drops(snapshot),
     ]
     right = [
         ("requests", rate(snapshot.requests.rate), spark(snapshot.requests_history, bars)),
         ("new", rate(snapshot.new.rate), f"gone {rate(snapshot.gone.rate)}"),
-        ("items", rate(snapshot.items.rate), f"taken in {rate(snapshot.received)}"),
+        ("items", rate(snapshot.items.rate), f"taken {rate(snapshot.received)}"),
         ("deliveries", rate(snapshot.deliveries.rate), spark(snapshot.deliveries_history, bars)),
         ("to clients", "", bytes_rate(snapshot.sent_bytes)),
     ]  # fmt: skip
-    grid = Table.grid(padding=(0, 1), expand=True)
-    grid.add_column(width=12, no_wrap=True, style="dim")
-    grid.add_column(min_width=7, justify="right", no_wrap=True, style="bold")
-    grid.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-    grid.add_column(width=10, no_wrap=True, style="dim")
-    grid.add_column(min_width=7, justify="right", no_wrap=True, style="bold")
-    grid.add_column(width=max(bars, 14), no_wrap=True, overflow="ellipsis")
-    for one, other in zip(left, right, strict=True):
-        grid.add_row(*one, *other)
-    return grid
+    # One width for the figures of each side, so that they stand below each other.
+    return [
+        _figure(*one, width - RIGHT - bars).append_text(_figure(*other, 0))
+        for one, other in zip(left, right, strict=True)
+    ]
+
+
+def _figure(label: str, value: str | Text, more: str | Text, width: int) -> Text:
+    """Return a label, a figure, and more about it; cut or filled to a width, unless that is 0."""
+    text = Text(f" {label:<11}", style="dim", no_wrap=True, overflow="crop")
+    figure = Text.assemble(value, style="bold not dim")
+    text.append(" " * (8 - figure.cell_len)).append_text(figure).append(" ")
+    text.append_text(Text.assemble(more, style="not dim"))
+    if width:
+        text.truncate(width - 1, overflow="ellipsis")
+        text.pad_right(width - text.cell_len)
+    return text
 
 
 def _least(value: int | None, low: bool) -> str:
@@ -289,7 +298,7 @@ def _drops(snapshot: Snapshot) -> tuple[str, Any, Any]:
     if (slow := outcomes.get("slow-clients")) and slow.total:
         words.insert(0, f"slow clients {count(slow.total)}")
     style = "yellow" if words else ""
-    return " drops", Text(count(total) if drops else UNKNOWN, style=style), Text("  ".join(words), style=style)
+    return "drops", Text(count(total) if drops else UNKNOWN, style=style), Text("  ".join(words), style=style)
 
 
 def _warnings(snapshot: Snapshot) -> list[Text]:
@@ -307,7 +316,7 @@ def _warnings(snapshot: Snapshot) -> list[Text]:
     if snapshot.connections_full or snapshot.subscriptions_full:
         found.append("there is more than is kept in mind: figures with ≥ are too low")
     if snapshot.settling > 0:
-        found.append(f"connections from before are told of within {age(snapshot.settling)}, and count as new then")
+        found.append(f"what was there before is told within {age(snapshot.settling)}; connections count as new then")
     return [Text(f" ! {text}", style="yellow") for text in found]
 
 

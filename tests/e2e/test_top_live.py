@@ -6,7 +6,9 @@ import contextlib
 import os
 import pathlib
 import re
+import shlex
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -54,7 +56,9 @@ def test_figures_are_those_of_the_traffic(tmp_path: pathlib.Path) -> None:
         before = [service.stream_of(number) for number in (1, 2)]
         held = len(service.clients)
         with top(f"--config={service.config}", columns=100, lines=30) as terminal:
-            terminal.shows(rf"connections +{held} http {held}  ws 0", rf"stream {held}", r" test +· +\d+ +· +0 +0 +0 ")
+            terminal.shows(
+                rf"connections +{held} http {held}  ws 0", rf"stream {held}  ws 0", r" test +· +\d+ +· +0 +0 +0 "
+            )
             # From here on everything is new.
             new = [service.stream() for _ in range(6)]
             held += len(new)
@@ -68,7 +72,7 @@ def test_figures_are_those_of_the_traffic(tmp_path: pathlib.Path) -> None:
             deliveries = 25 * held
             terminal.shows(
                 rf"connections +{held} http {held}  ws 0",
-                rf"stream {held}",
+                rf"stream {held}  ws 0",
                 rf" test +· +{held} +· .* {deliveries} ",
                 r"drops +1 duplicate 1",
             )
@@ -100,7 +104,6 @@ def test_figures_are_those_of_the_traffic(tmp_path: pathlib.Path) -> None:
 
 
 def test_keys(live: Terminal) -> None:
-    # As many deliveries to the last as to the first: the rate decides, then how many there were.
     assert live.screen[-1].endswith("1-13 of 30")
     live.type("ss")
     live.until(lambda lines: rooms(lines) == list(range(13)))
@@ -235,6 +238,28 @@ def test_a_terminal_that_stands_still_stops_nothing(live: Terminal, publisher: P
     live.process.send_signal(signal.SIGTERM)
     assert live.process.wait(30) == 0
     assert live.modes == live.before
+
+
+def test_stopping_and_going_on(publisher: Publisher) -> None:
+    command = shlex.join([sys.executable, "-m", "gripproxy", "top", "--interval=0.2", "--spec", publisher.endpoint])
+    # A shell with job control, so that the job can be stopped.
+    terminal = Terminal(["bash", "--norc", "-i"])
+    try:
+        terminal.type(f"{command}\r")
+        terminal.shows("connected for")
+        terminal.type("\x1a")
+        terminal.wait_for_text(r"Stopped")
+        assert terminal.written.count("\x1b[?1049l") == 1
+        terminal.type("echo cooked $((20 + 3)); fg\r")
+        terminal.wait_for_text("cooked 23")
+        # It has taken over again, and drawn.
+        terminal.wait_for_text(r"(?s)cooked 23.*\x1b\[\?1049h.*\x1b\[H.*\x1b\[J")
+        terminal.type("q")
+        terminal.wait_for_text(r"(?s)cooked 23.*\x1b\[\?1049l")
+        terminal.type("exit $?\r")
+        assert terminal.ends() == 0
+    finally:
+        terminal.close()
 
 
 def test_a_terminal_that_goes_ends_it(publisher: Publisher) -> None:

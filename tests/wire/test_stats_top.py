@@ -38,7 +38,7 @@ def look(site: Site, case: str) -> None:
             stream(site, f"/{case}", "Host: named", opening=b"[]"),
             over_http(site, f"/{case}-ws", opened(subscribe(case), headers=(GRIP,)), headers=("Host: ws",)),
         ):
-            terminal.shows(r"connections +4 http 3  ws 1", r"subscribers +4 response 0  stream 3", "ws 1  channels 1")
+            terminal.shows(r"connections +4 http 3  ws 1", r"subscribers +4 stream 3  ws 1", "response 0  channels 1")
             formats = {"http-stream": {"content": "news"}, "ws-message": {"content": "news"}}
             for number in range(10):
                 site.publisher.publish({"channel": case, "id": f"{case} {number}", "formats": formats})
