@@ -36,7 +36,7 @@ from spark_stats.reports.span import Span  # noqa: E402
 from tests.spark import traffic  # noqa: E402
 
 COLUMNS = (
-    "per, start, by, instance, channel, transport, items, deliveries, blocks, fanout_median, fanout_p95, fanout_max"
+    'per, start, "by", instance, channel, transport, items, deliveries, blocks, fanout_median, fanout_p95, fanout_max'
 )
 QUERY = """
     WITH cut AS (SELECT DISTINCT session, seq, received_at, "from" AS instance, channel, transport, blocks, "count",
@@ -48,7 +48,7 @@ QUERY = """
     SELECT per, start,
            CASE grouping(instance, channel, transport)
                WHEN 7 THEN 'all' WHEN 3 THEN 'instance' WHEN 6 THEN 'transport' WHEN 5 THEN 'channel'
-               ELSE 'instance+transport' END AS by,
+               ELSE 'instance+transport' END AS "by",
            instance, channel, transport, count(*) AS items, sum("count")::BIGINT AS deliveries,
            sum(blocks)::BIGINT AS blocks, quantile_disc(fanout, 0.5) AS fanout_median,
            quantile_disc(fanout, 0.95) AS fanout_p95, max("count") AS fanout_max
@@ -149,7 +149,8 @@ def run(events: int, cores: int, memory: str) -> Took:
             watch = Watch()
             db.execute(f"COPY ({QUERY.format(root=root, since=span.since, until=span.until)}) TO '{theirs}'")
             other = watch.read()
-            (items,) = db.execute(f"SELECT sum(items) FROM '{theirs}' WHERE by = 'all' AND per = 'day'").fetchall()[0]
+            of_all = f"SELECT sum(items) FROM '{theirs}' WHERE \"by\" = 'all' AND per = 'day'"
+            (items,) = db.execute(of_all).fetchall()[0]
             print(f"deliveries alone, Spark:  {one.of(int(items))}\ndeliveries alone, DuckDB: {other.of(int(items))}")
             found, missing, total = (
                 db.execute(f"SELECT count(*) FROM ({query})").fetchall()[0][0]
