@@ -35,8 +35,10 @@ from spark_stats.reports.span import Span
 __all__ = ["MEMORY", "SETTINGS", "TABLES", "Made", "NoData", "make"]
 
 SETTINGS: Final = {
-    # A report is over before Java's second compiler has earned what it costs.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Java's second compiler is for what runs long: by default it takes longer than a small report. Not the first one
+    # alone, whose code would have to fit into 48 MB, and does not.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000"
+    " -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000",
     # Small parts, so that what is sorted at a time fits into the memory, however long the range is; where there is
     # little, Spark joins them.
     "spark.sql.shuffle.partitions": "64",
