@@ -27,7 +27,18 @@ class WebSocketClient(asyncio.Protocol):
     most bytes a message of the client may have.
     """
 
-    __slots__ = ("_assembler", "_inflater", "_max", "_parser", "_worker", "peer", "session", "spoke", "transport")
+    __slots__ = (
+        "_assembler",
+        "_failed",
+        "_inflater",
+        "_max",
+        "_parser",
+        "_worker",
+        "peer",
+        "session",
+        "spoke",
+        "transport",
+    )
 
     def __init__(self, worker: Worker, transport: asyncio.Transport, max_message: int) -> None:
         self._worker = worker
@@ -36,6 +47,8 @@ class WebSocketClient(asyncio.Protocol):
         self._parser: FrameParser | None = None
         self._assembler: Assembler | None = None
         self._inflater: Inflater | None = None
+        self._failed = False
+        """The client broke the protocol, and may not have read yet that it is told so."""
         self.session: WebSocketSession | None = None
         self.peer = b""
         """Address it is known by in the statistics, if that is another than its own."""
@@ -79,6 +92,7 @@ class WebSocketClient(asyncio.Protocol):
         except ProtocolError as problem:
             error = problem
         if error is not None:
+            self._failed = True
             self._worker.bad_socket(self, str(error))
             session.client_failed(error.code, str(error))
             return
@@ -122,11 +136,19 @@ class WebSocketClient(asyncio.Protocol):
             transport.pause_reading()
 
     def end(self) -> None:
-        unread = self.transport.get_write_buffer_size()
-        self.transport.close()
+        transport, worker = self.transport, self._worker
+        unread = transport.get_write_buffer_size()
+        if self._failed and transport.get_extra_info("sslcontext") is None and transport.can_write_eof():
+            # It may still be sending. Unread input would turn the close into a reset that overtakes the close frame
+            # (RFC 6455 §7.1.1, RFC 9112 §9.6), so the rest is read and thrown away until it has closed too.
+            transport.write_eof()
+            if not transport.is_reading():
+                transport.resume_reading()
+            unread = 1
+        else:
+            transport.close()
         if unread:
             # Closing waits until it is written, and a client that does not read may take for ever.
-            transport, worker = self.transport, self._worker
             worker.wheel.set(Alarm(lambda now: transport.abort()), worker.clock() + CLOSE_TIMEOUT)
 
     def drop(self, why: str) -> None:

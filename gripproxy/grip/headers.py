@@ -84,13 +84,13 @@ def split_list(values: Iterable[bytes]) -> list[bytes]:
         if b'"' not in value:
             pieces = value.split(b",")
         else:
-            pieces = [b""]
+            # By positions: a value put together piece by piece would be copied as often as it has pieces.
+            pieces, start = [], 0
             for match in _LIST_PIECE.finditer(value):
-                piece = match.group()
-                if piece == b",":
-                    pieces.append(b"")
-                else:
-                    pieces[-1] += piece
+                if match.group() == b",":
+                    pieces.append(value[start : match.start()])
+                    start = match.end()
+            pieces.append(value[start:])
         for piece in pieces:
             item = piece.strip()
             if item:

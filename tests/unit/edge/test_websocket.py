@@ -7,6 +7,7 @@ import pytest
 from gripproxy.edge.websocket import WebSocketClient
 from gripproxy.grip.deflate import frame_shared, negotiate
 from gripproxy.grip.frames import BINARY, CLOSE, CONT, PING, TEXT, FrameParser, close_payload, serialise
+from gripproxy.sessions.websocket import CLOSE_TIMEOUT
 from tests.unit.edge.doubles import House, Parsed
 from tests.unit.edge.sockets import HANDSHAKE, Talk, switching
 
@@ -59,8 +60,25 @@ class TestFrames:
         good, (opcode, payload) = talk.backend_heard()
         assert good == (TEXT, b"good")
         assert (opcode, payload[:2]) == (CLOSE, close_payload(code))
-        assert talk.client.closing
+        assert talk.client.eof_written
         assert talk.house.worker.bad == 1
+
+    def test_what_comes_behind_a_mistake_is_thrown_away_until_the_client_closes(self, talk: Talk) -> None:
+        """Closing with unread input would reset the connection, and the client might never see why."""
+        talk.client.reading = False  # as when the backend is slow
+        client(talk).data_received(serialise(3, b"x", mask=True))
+        assert talk.client.reading
+        assert talk.client.eof_written
+        assert not talk.client.closing
+        talk.heard()
+        client(talk).data_received(b"x" * 1000)
+        assert talk.heard() == []
+        assert client(talk).eof_received() is False  # it is closed with that
+
+    def test_a_client_that_goes_on_and_on_is_cut_off(self, talk: Talk) -> None:
+        client(talk).data_received(serialise(3, b"x", mask=True))
+        talk.house.pass_time(CLOSE_TIMEOUT + 2)
+        assert talk.client.aborted
 
     @pytest.mark.parametrize(("size", "fine"), [(1000, True), (1001, False)])
     def test_a_message_has_a_bound(self, size: int, fine: bool) -> None:

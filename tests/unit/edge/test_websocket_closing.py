@@ -148,7 +148,7 @@ class TestClientThatBreaksTheProtocol:
         assert direct.backend_heard() == []
         direct.client.protocol.resume_writing()
         assert [opcode for opcode, _ in direct.heard()] == [CLOSE]
-        assert direct.client.closing
+        assert direct.client.eof_written
 
     def test_in_its_answer_to_a_close_leaves_nobody_behind(self, direct: Talk) -> None:
         direct.backend_says(serialise(CLOSE, close_payload(1000)))

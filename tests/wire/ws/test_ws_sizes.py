@@ -135,6 +135,23 @@ def test_too_large_message_of_the_client(site: Site, case: str, fragments: int) 
             assert content[:2] == closing(1009)
 
 
+@covers("8.3 client message size", "15 14 woh")
+def test_who_still_sends_is_told_before_the_connection_ends(site: Site, case: str) -> None:
+    """A browser that meets a reset while it sends never reads the close frame: it would say 1006."""
+    if not expect(
+        pushpin=False,
+        ours=True,
+        because="A client that is closed while it sends can read the close frame: the rest is read and thrown away.",
+    ):
+        return
+    with over_http(site, f"/{case}") as talk:
+        talk.client.raw(frame(BINARY, pattern(100_000), length=2_000_000))
+        assert talk.client.closed()[0] == 1009
+        for _ in range(19):
+            talk.client.raw(pattern(100_000))
+        assert talk.client.dropped()
+
+
 @covers("8.3 backend message size")
 @pytest.mark.parametrize("size", [8_000, 16_384, 16_385, 900_000])
 def test_large_message_of_the_backend(site: Site, case: str, size: int) -> None:
