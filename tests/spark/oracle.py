@@ -78,22 +78,26 @@ class Oracle:
         """Connections; ``resumed`` are the times by endpoint from which on there is a record."""
         now: dict[tuple[str, str], list[Any]] = {}
         over = []
-        for instance, at, identity, gone, ttl, route, transport, endpoint in self.ordered(
-            "conn", "id, unavailable, ttl, route, conn_type, endpoint"
+        for instance, at, identity, gone, ttl, route, transport, endpoint, session, seq in self.ordered(
+            "conn", "id, unavailable, ttl, route, conn_type, endpoint, session, seq"
         ):
             key = (instance, identity)
             if gone:
-                if key in now:
-                    spell = now.pop(key)
-                    spell[2] = spell[2] or route or ""
-                    over.append((key, spell, at))
-                continue
-            spell = now.setdefault(key, [at, 0, "", "", endpoint])
-            spell[1] = at + ttl * SECOND
-            spell[2], spell[3] = spell[2] or route or "", spell[3] or transport or ""
+                if key not in now:
+                    continue
+                spell = now.pop(key)
+                over.append((key, spell, at))
+            else:
+                spell = now.setdefault(key, [at, 0, [], [], []])
+                spell[1] = max(spell[1], at + ttl * SECOND)
+            # The first that was recorded counts, and that need not be the first by the clock.
+            for place, value in zip((2, 3, 4), (route, transport, endpoint), strict=True):
+                if value:
+                    spell[place].append((session, seq, value))
         over += [(key, spell, None) for key, spell in now.items()]
         made = []
-        for (instance, identity), (began, lapses, route, transport, endpoint), gone_at in over:
+        for (instance, identity), (began, lapses, *told), gone_at in over:
+            route, transport, endpoint = (min(values)[2] if values else "" for values in told)
             end = "gone" if gone_at is not None else "lapsed" if lapses < self.until else None
             ended = gone_at if gone_at is not None else lapses if lapses < self.until else None
             known = not any(began - 120 * SECOND < time <= began for time in resumed[endpoint])
