@@ -155,7 +155,7 @@ class Client:
         if self.buffer:
             return False
         try:
-            self.more(time.monotonic() + seconds)
+            self.more(time.monotonic() + max(seconds, 0.01))  # a deadline that is over would not look at all
         except Silence:
             return True
         return False
