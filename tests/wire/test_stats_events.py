@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
-from tests.wire.wirekit import UPDATED, Setup, Site, covers, expect, response
+from tests.wire.wirekit import UPDATED, Setup, Site, covers, expect, on_pushpin, response
 from tests.wire.wirekit.client import PATIENCE
 from tests.wire.wirekit.events import GRIP, opened, over_http, subscribe
 from tests.wire.wirekit.holding import stream
@@ -102,23 +103,24 @@ def test_a_held_stream(site: Site, case: str) -> None:
     with Listener(site) as stats:
         with stream(site, f"/{case}", "Host: named", opening=b"[]"):
             # Told again when it is handed over.
-            connections = [stats.find("conn", ttl=8), stats.find("conn", ttl=8)]
-            subscriptions = [stats.find("sub")]
+            first = stats.find("conn", ttl=8, route="named")
+            connections = [first, stats.find("conn", ttl=8, id=first["id"])]
+            subscriptions = [stats.find("sub", channel=case)]
             came = stats.quiet(1.0)
-            connections += [event for event in came if event["kind"] == "conn"]
-            subscriptions += [event for event in came if event["kind"] == "sub"]
+            connections += [event for event in came if event["kind"] == "conn" and event["id"] == first["id"]]
+            subscriptions += [event for event in came if event["kind"] == "sub" and event["channel"] == case]
+            if on_pushpin():
+                # Once it is handed over 1.36 no longer knows the route; when exactly is chance.
+                for event in connections:
+                    event["route"] = "named"
             assert [public(event) for event in connections] == [
                 {"route": "named", "type": "http", "peer-address": "127.0.0.1", "ttl": 8}
             ] * len(connections)
-            assert len({event["id"] for event in connections}) == 1
             (there,) = subscriptions
             assert public(there) == {"mode": "stream", "channel": case, "ttl": 8, "subscribers": 1}
-        gone = stats.find("sub", unavailable=True)
+        gone = stats.find("sub", unavailable=True, channel=case)
         assert public(gone) == {"mode": "stream", "channel": case, "unavailable": True}
-        ended = connections[0]["id"]
-        over = next((e for e in stats.seen if e["kind"] == "conn" and "unavailable" in e), None)
-        over = over or stats.find("conn", unavailable=True)
-        assert over["id"] == ended
+        over = stats.find("conn", unavailable=True, id=first["id"])
         assert over.get("route") == expect(
             pushpin=None, ours="named", because="Events of held connections have their route, as from 1.37 on."
         )
@@ -140,9 +142,10 @@ def test_what_is_present_is_repeated_before_its_ttl_is_over(site: Site, case: st
     site.backend.on(f"/{case}", held("stream", case))
     with Listener(site) as stats, stream(site, f"/{case}", opening=b"[]"):
         # When exactly is for the unit tests: a busy machine is later than any bound here.
-        for kind in ("conn", "sub"):
-            first = stats.find(kind, ttl=8)
-            while (again := stats.find(kind, ttl=8))["at"] < first["at"] + 3:
+        sub = stats.find("sub", ttl=8, channel=case)
+        for first, its in ((stats.find("conn", ttl=8), "id"), (sub, "channel")):
+            same = {"ttl": 8, its: first[its]}
+            while (again := stats.find(first["kind"], **same))["at"] < first["at"] + 3:
                 pass  # told twice as it is handed over
             assert public(again) == public(first)
 
@@ -246,11 +249,20 @@ def test_a_websocket(site: Site, case: str) -> None:
 @covers("9 present at once")
 def test_whoever_comes_is_told_what_is_there(site: Site, case: str) -> None:
     site.backend.on(f"/{case}", held("stream", case))
-    with stream(site, f"/{case}", opening=b"[]"), Listener(site, b"conn ") as stats:
+    with contextlib.ExitStack() as stack:
+        before = stack.enter_context(Listener(site))
+        stack.enter_context(stream(site, f"/{case}", opening=b"[]"))
+        before.find("sub", channel=case)
+        (ours,) = {event["id"] for event in before.seen if event["kind"] == "conn"} or {before.find("conn")["id"]}
+        # Told again when it is handed over.
+        before.quiet(1.0)
+        stats = stack.enter_context(Listener(site, b"conn "))
         told = expect(
             pushpin=False,
             ours=True,
             because="Whoever subscribes to the stats is told what is present at once, not with the next repetition.",
         )
-        event = stats.next(PATIENCE if told else 2)
-        assert (event is not None) == told
+        if told:
+            stats.find("conn", id=ours)
+        else:
+            assert ours not in [event["id"] for event in stats.quiet(2.0)]
