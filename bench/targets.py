@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import http.client
 import os
@@ -60,7 +61,7 @@ class Wish:
         return max(cores, -(-self.clients * 5 // (descriptors() * 4))) if self.clients else 0
 
 
-class Target:
+class Target(abc.ABC):
     """A server with its backend, both in processes of their own; a folder of its own; free ports."""
 
     name = ""
@@ -87,9 +88,9 @@ class Target:
         """Which one it is."""
         return ""
 
+    @abc.abstractmethod
     def commands(self, wish: Wish) -> list[list[str]]:
         """Write what is needed into the folder, and return the commands to start."""
-        raise NotImplementedError
 
     def message(self, way: str, kind: str, *, ids: bool, one: bool) -> bytes:
         """The template of a message."""
