@@ -97,9 +97,7 @@ class Comparison:
                     flush=True,
                 )
                 began = time.monotonic()
-                # In a smoke test the others get a second try: what they lose on a busy machine is not ours to mend.
-                if not self._one(number, trial, running[target], tries=2 if self._quick and target != OURS else 1):
-                    running[target].stop()
+                self._one(number, trial, running[target])
                 if self._quick and (len(left) == 1 or left[1][2] != target):
                     running[target].stop()
                 took = time.monotonic() - began
@@ -119,8 +117,8 @@ class Comparison:
             return f"{len(left)} to go"
         return f"about {sum(self._took[trial, target] for _, trial, target in left) / 60:.0f} min to go"
 
-    def _one(self, number: int, trial: str, target: Target, *, tries: int) -> bool:
-        """One trial of one target. Returns whether it went well; what went wrong the last time is written down."""
+    def _one(self, number: int, trial: str, target: Target) -> None:
+        """One trial of one target."""
         about = {"round": number, "target": target.name, "trial": trial}
 
         def record(measure: str, value: float, lost: int, of: int) -> None:
@@ -132,20 +130,12 @@ class Comparison:
             self.write({**about, "note": text})
             print(f"            {text}", flush=True)
 
-        try:
-            TRIALS[trial](Bench(target, self._scale, record, note, keep=self._quick))
-            return True
-        except BrokenPipeError:
-            raise  # nobody reads what is told here; programs that end are a BenchError
-        except (BenchError, OSError, ArithmeticError) as error:
-            # One that fails must not lose the others.
-            print(f"            failed: {error}", file=sys.stderr, flush=True)
-            reason = str(error).partition("\n")[0]
-        if tries > 1:
-            target.stop()
-            return self._one(number, trial, target, tries=tries - 1)
-        self.write({**about, "failed": reason})
-        return False
+        def failed(text: str, again: bool) -> None:
+            then = "; once more" if again else ""
+            print(f"            failed: {text}{then}", file=sys.stderr, flush=True)
+            self.write({**about, "again" if again else "failed": text.partition("\n")[0]})
+
+        TRIALS[trial](Bench(target, self._scale, record, note, failed, keep=self._quick))
 
 
 def show(out: pathlib.Path, *, into: pathlib.Path | None = None) -> Results:
@@ -161,7 +151,8 @@ def show(out: pathlib.Path, *, into: pathlib.Path | None = None) -> Results:
 
 def check(results: Results, targets: Sequence[str]) -> list[str]:
     """What a quick run found wrong: figures that did not come, or deliveries that did not."""
-    wrong = list(results.failures)
+    # What others lose on a busy machine is not ours to mend: they may do it once more.
+    wrong = results.failures + [text for target, text in results.repeated if target == OURS]
     wrong += [
         f"{one.target} lost {one.lost} of {one.of} in {one.measure}" for one in results.lost if one.target in COMPLETE
     ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from bench.latencies import Latencies
 from bench.programs import BenchError, Program
 
-__all__ = ["BROWSER", "Crowd", "Publisher", "Seen", "Sent"]
+__all__ = ["BROWSER", "QUIET", "Crowd", "Publisher", "Seen", "Sent"]
 
 BROWSER = (
     "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8",

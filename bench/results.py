@@ -17,7 +17,7 @@ OURS = "gripproxy"
 
 @dataclass(frozen=True)
 class Lost:
-    """Deliveries that a target owes."""
+    """Deliveries that a target owes, requests that it did not answer, clients that it refused."""
 
     target: str
     measure: str
@@ -46,7 +46,9 @@ class Results:
         self.machines: list[dict[str, Any]] = []
         """What is known about the machine, of each run."""
         self.failures: list[str] = []
-        self.lost: list[Lost] = []
+        self.repeated: list[tuple[str, str]] = []
+        """What went wrong and was done once more: whose, and what."""
+        self._lost: dict[tuple[str, str, int], Lost] = {}
         self._values: dict[str, dict[str, dict[int, float]]] = {}
         whole = [line for line in lines if line.strip()]
         for number, line in enumerate(whole, 1):
@@ -69,10 +71,15 @@ class Results:
             self.targets.append(target)
         if "failed" in found:
             self.failures.append(f"round {number}, {target}, {found['trial']}: {found['failed']}")
+        elif "again" in found:
+            self.repeated.append((target, f"round {number}, {target}, {found['trial']}: {found['again']}"))
         elif "measure" in found:
             self._values.setdefault(found["measure"], {}).setdefault(target, {})[number] = found["value"]
+            # What was measured once more in a round replaces what was before.
+            self._lost.pop((target, found["measure"], number), None)
             if found.get("lost"):
-                self.lost.append(Lost(target, found["measure"], number, found["lost"], found["of"]))
+                one = Lost(target, found["measure"], number, found["lost"], found["of"])
+                self._lost[target, found["measure"], number] = one
 
     def _derive(self) -> None:
         """How the ratio to the C loop changes while clients become more: of both targets, so no trial can tell."""
@@ -86,6 +93,11 @@ class Results:
         ratios = {number: pair[1] / pair[0] for number, pair in shares.items() if len(pair) == 2 and pair[0]}
         if ratios:
             self._values["growth ratio"] = {OURS: ratios}
+
+    @property
+    def lost(self) -> list[Lost]:
+        """What was lost, in the order in which it was."""
+        return list(self._lost.values())
 
     @property
     def rounds(self) -> int:

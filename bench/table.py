@@ -84,7 +84,8 @@ def markdown(results: Results) -> str:
     ]
     for title, lines in (
         ("Not reached", short),
-        ("Deliveries lost", lost),
+        ("Lost: deliveries, requests, clients", lost),
+        ("Failed, and done once more with a fresh start", [f"- {text}" for _, text in results.repeated]),
         ("Failed", [f"- {text}" for text in results.failures]),
     ):
         if lines:

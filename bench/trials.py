@@ -6,11 +6,12 @@ import contextlib
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bench.catalogue import MEASURES, STEPS
-from bench.load import BROWSER, Crowd, Publisher, Seen
+from bench.load import BROWSER, QUIET, Crowd, Publisher, Seen
 from bench.processes import settled
 from bench.programs import BenchError
 from bench.targets import Target, Wish
@@ -36,6 +37,11 @@ class Scale:
         return max(0.5, seconds * self.seconds)
 
 
+WINDOW = 50
+"""Clients opened at a time: more make Pushpin refuse some, or lose their requests."""
+BUSY_WINDOW = 200
+"""The same where only the number of clients counts, and Pushpin is not measured."""
+
 FULL = Scale()
 QUICK = Scale(part=0.02, seconds=0.1)
 
@@ -49,10 +55,12 @@ class Bench:
         scale: Scale,
         record: Callable[[str, float, int, int], None],
         note: Callable[[str], None],
+        failed: Callable[[str, bool], None],
         *,
         keep: bool = False,
     ) -> None:
-        """``record`` gets a measure's key, its value, and how many deliveries were lost of how many; ``note`` a remark.
+        """``record`` gets a measure's key, its value, and how many deliveries or requests were lost of how many;
+        ``note`` a remark; ``failed`` what went wrong, and whether it is tried again.
 
         ``keep``: leave the target running for the next trial, if it needs no other.
         """
@@ -61,6 +69,20 @@ class Bench:
         self.scale = scale
         self._record = record
         self.note = note
+        self._failed = failed
+
+    def part(self, what: str, run: Callable[..., None], *given: Any) -> None:
+        """Do a part of a trial, ``run(bench, *given)``. If it fails, once more with a fresh start, whoever's it is;
+        then it is written down, and the other parts are not lost."""
+        for again in (True, False):
+            try:
+                run(self, *given)
+                return
+            except BrokenPipeError:
+                raise  # nobody reads what is told here; programs that end are a BenchError
+            except (BenchError, OSError, ArithmeticError) as error:
+                self.target.stop()
+                self._failed(f"{what}: {error}", again)
 
     def record(self, key: str, value: float, *, lost: int = 0, of: int = 0) -> None:
         """A figure of this target, under a key of the catalogue."""
@@ -83,6 +105,17 @@ class Bench:
             if not self._keep:
                 self.target.stop()
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Leave the target running from one part to the next, unless one fails."""
+        keep, self._keep = self._keep, True
+        try:
+            yield
+        finally:
+            self._keep = keep
+            if not keep:
+                self.target.stop()
+
     def has(self, kind: str) -> bool:
         """Whether the target knows this kind of client."""
         return kind in self.target.paths
@@ -94,39 +127,45 @@ class Bench:
 def hold(bench: Bench) -> None:
     """Memory per held client at 5,000 and 10,000, and how quickly they are accepted."""
     for kind in ("stream", "poll", "ws"):
-        if not bench.has(kind) or bench.target.name == "loop":
-            continue  # it keeps nothing but a number
-        with bench.started() as target:
-            base, before = _warmed(bench, target, kind), target.asked()
-            with contextlib.closing(target.crowd(kind)) as crowd:
-                for full in (5000, 10000):
-                    number = bench.scale.clients(full)
-                    opened = _open(crowd, kind, number - crowd.held, target, before + number)
-                    if full == 5000 and kind != "poll":
-                        bench.record(f"accept {kind}", opened.held / opened.seconds)
-                    bench.record(f"memory {kind} {full}", (_settled(bench, target) - base) / crowd.held)
+        if bench.has(kind) and bench.target.name != "loop":  # it keeps nothing but a number
+            bench.part(kind, _hold, kind)
+
+
+def _hold(bench: Bench, kind: str) -> None:
+    with bench.started() as target:
+        base = _warmed(bench, target, kind)
+        with contextlib.closing(target.crowd(kind)) as crowd:
+            for full in (5000, 10000):
+                number = bench.scale.clients(full)
+                due = number - crowd.held
+                opened, lost = _open(crowd, kind, due, target)
+                if full == 5000 and kind != "poll":
+                    bench.record(f"accept {kind}", opened.held / opened.seconds, lost=lost, of=due)
+                bench.record(f"memory {kind} {full}", (_settled(bench, target) - base) / crowd.held, lost=lost, of=due)
 
 
 def memreal(bench: Bench) -> None:
     """Memory as users have it: each client with its own channel; with a browser's headers."""
     for kind in ("stream", "poll", "ws"):
-        if not bench.has(kind) or not bench.target.asks_backend:
-            continue
-        for variant in ("own", "browser"):
-            with bench.started() as target:
-                base = _warmed(bench, target, kind)
-                number, before = bench.scale.clients(5000), target.asked()
-                headers = BROWSER if variant == "browser" else ()
-                with contextlib.closing(target.crowd(kind, own=variant == "own", headers=headers)) as crowd:
-                    _open(crowd, kind, number, target, before + number)
-                    bench.record(f"memory {kind} {variant}", (_settled(bench, target) - base) / crowd.held)
+        if bench.has(kind) and bench.target.asks_backend:
+            for variant in ("own", "browser"):
+                bench.part(f"{kind} {variant}", _memreal, kind, variant)
+
+
+def _memreal(bench: Bench, kind: str, variant: str) -> None:
+    with bench.started() as target:
+        base, number = _warmed(bench, target, kind), bench.scale.clients(5000)
+        headers = BROWSER if variant == "browser" else ()
+        with contextlib.closing(target.crowd(kind, own=variant == "own", headers=headers)) as crowd:
+            _, lost = _open(crowd, kind, number, target)
+            memory = (_settled(bench, target) - base) / crowd.held
+            bench.record(f"memory {kind} {variant}", memory, lost=lost, of=number)
 
 
 def _warmed(bench: Bench, target: Target, kind: str) -> float:
     """Let a few clients come and go, for what is only loaded then; returns the memory in KB."""
     with contextlib.closing(target.crowd(kind)) as crowd:
-        before = target.asked()
-        _open(crowd, kind, 20, target, before + 20)
+        _open(crowd, kind, 20, target)
     return _settled(bench, target)
 
 
@@ -135,17 +174,28 @@ def _settled(bench: Bench, target: Target) -> float:
     return settled(target.memory, most=bench.scale.lasting(3))
 
 
-def _open(crowd: Crowd, kind: str, number: int, target: Target, asked: int) -> Seen:
-    """Open so many. Nothing comes of a long-poll until it is over: it is held when the backend was ``asked``."""
-    opened = crowd.open(number, rate=1500 if kind == "poll" else 0)
-    came, since = 0, time.monotonic()
-    while kind == "poll" and target.asks_backend and came < asked:
-        time.sleep(0.05)
-        if (now := target.asked()) > came:
-            came, since = now, time.monotonic()
-        elif time.monotonic() > since + 15:
-            raise BenchError(f"only {came} of {asked} requests came to the backend, and for 15 s none more")
-    return opened
+def _open(crowd: Crowd, kind: str, number: int, target: Target) -> tuple[Seen, int]:
+    """Open so many, and how many of them are not held. Raises BenchError if these are more than a twentieth.
+
+    Nothing comes of a long-poll until it is over: it is held when the backend was asked. So they are opened in steps,
+    each as large as what is opened at a time of the others.
+    """
+    if kind != "poll" or not target.asks_backend:
+        before = crowd.held
+        opened = crowd.open(number, window=WINDOW)
+        return opened, number - (opened.held - before)
+    asked, begun, lost = target.asked(), 0, 0
+    while begun < number:
+        step = min(WINDOW, number - begun)
+        opened = crowd.open(step)
+        begun += step
+        deadline = time.monotonic() + 10
+        while (came := target.asked() - asked) < begun - lost and time.monotonic() < deadline:
+            time.sleep(0.001)
+        lost = max(0, begun - came)
+        if lost > 0.05 * number:
+            raise BenchError(f"of {begun} requests {came} came to the backend")
+    return opened, lost
 
 
 # --- deliveries
@@ -153,44 +203,46 @@ def _open(crowd: Crowd, kind: str, number: int, target: Target, asked: int) -> S
 
 def streams(bench: Bench) -> None:
     """Deliveries to streams: one item at a time, bursts, and their latency."""
-    _deliver(bench, "stream")
+    if bench.has("stream"):
+        bench.part("streams", _deliver, "stream")
 
 
 def websockets(bench: Bench) -> None:
     """Deliveries to WebSockets."""
-    _deliver(bench, "ws")
+    if bench.has("ws"):
+        bench.part("WebSockets", _deliver, "ws")
 
 
 def ids(bench: Bench) -> None:
     """The same with ``id`` and ``prev-id`` in every item: one at a time, and on many channels."""
-    if "zmq" not in bench.target.ways:
-        return
-    for kind in ("stream", "ws"):
-        with bench.started() as target, contextlib.ExitStack() as stack:
-            crowd = stack.enter_context(contextlib.closing(target.crowd(kind)))
-            publisher = stack.enter_context(contextlib.closing(target.publisher(kind, ids=True)))
-            for number in (1000, 5000):
-                crowd.open(bench.scale.clients(number) - crowd.held)
-                _one_at_a_time(bench, crowd, publisher, f"single {kind} {number} ids")
-    with bench.started() as target:
-        _items(bench, target, "zmq", 40_000, ids=True)
+    if "zmq" in bench.target.ways:
+        for kind in ("stream", "ws"):
+            bench.part(kind, _deliver_ids, kind)
+        bench.part("items", _items, "zmq", 40_000, True)
+
+
+def _deliver_ids(bench: Bench, kind: str) -> None:
+    with bench.started() as target, contextlib.ExitStack() as stack:
+        crowd = stack.enter_context(contextlib.closing(target.crowd(kind)))
+        publisher = stack.enter_context(contextlib.closing(target.publisher(kind, ids=True)))
+        for number in (1000, 5000):
+            crowd.open(bench.scale.clients(number) - crowd.held, window=WINDOW)
+            _one_at_a_time(bench, crowd, publisher, f"single {kind} {number} ids")
 
 
 def _deliver(bench: Bench, kind: str) -> None:
-    if not bench.has(kind):
-        return
     with bench.started(Wish(kind=kind)) as target, contextlib.ExitStack() as stack:
         crowd = stack.enter_context(contextlib.closing(target.crowd(kind)))
         publisher = stack.enter_context(contextlib.closing(target.publisher(kind)))
-        crowd.open(bench.scale.clients(1000))
+        crowd.open(bench.scale.clients(1000), window=WINDOW)
         _one_at_a_time(bench, crowd, publisher, f"single {kind} 1000")
         _burst(bench, crowd, publisher, f"burst {kind} 1000")
-        crowd.open(bench.scale.clients(5000) - crowd.held)
+        crowd.open(bench.scale.clients(5000) - crowd.held, window=WINDOW)
         _one_at_a_time(bench, crowd, publisher, f"single {kind} 5000", cpu=f"cpu {kind} 5000")
         for rate in (2, 10) if kind == "stream" else (2,):
             _latency(bench, crowd, publisher, f"latency {kind} {rate}", rate)
         if kind == "stream":
-            crowd.open(bench.scale.clients(10000) - crowd.held)
+            crowd.open(bench.scale.clients(10000) - crowd.held, window=WINDOW)
             _burst(bench, crowd, publisher, f"burst {kind} 10000")
 
 
@@ -204,12 +256,15 @@ def _one_at_a_time(bench: Bench, crowd: Crowd, publisher: Publisher, key: str, c
     crowd.zero()
     before, rates, missed, spent = 0, [], 0, bench.target.cpu()
     for index in range(1, number + 1):
-        crowd.expect(index, seconds=30)
+        # Once one is lost, each wait would last until it is certain that nothing more comes.
+        crowd.expect(index, seconds=30, quiet=2 if missed else QUIET)
         sent = publisher.send(1)
         seen = crowd.seen(60)
         got = seen.count - before
         before = seen.count
         missed += crowd.held - got
+        if missed > 0.05 * number * crowd.held:
+            break
         if got:
             rates.append(got / ((seen.last - sent.start) / 1e9))
     _due(number * crowd.held, before)
@@ -264,20 +319,19 @@ def _latency(bench: Bench, crowd: Crowd, publisher: Publisher, key: str, rate: i
 
 def items(bench: Bench) -> None:
     """Items a second on 1,000 channels with one client each."""
-    if not bench.has("stream") or bench.target.name == "loop":
-        return
-    with bench.started() as target:
-        for way, number in (("zmq", 40_000), ("http", 10_000)):
-            if way in target.ways:
-                _items(bench, target, way, number)
+    if bench.has("stream") and bench.target.name != "loop":
+        with bench.together():
+            for way, number in (("zmq", 40_000), ("http", 10_000)):
+                if way in bench.target.ways:
+                    bench.part(way, _items, way, number, False)
 
 
-def _items(bench: Bench, target: Target, way: str, number: int, *, ids: bool = False) -> None:
+def _items(bench: Bench, way: str, number: int, ids: bool) -> None:
     clients = bench.scale.clients(1000)
     each = max(2, int(number * bench.scale.part) // clients)
-    with contextlib.ExitStack() as stack:
+    with bench.started() as target, contextlib.ExitStack() as stack:
         crowd = stack.enter_context(contextlib.closing(target.crowd("stream", own=True)))
-        crowd.open(clients)
+        crowd.open(clients, window=WINDOW)
         publisher = target.publisher("stream", way=way, channels=clients, ids=ids)
         stack.enter_context(contextlib.closing(publisher))
         crowd.expect(1, seconds=30)
@@ -296,40 +350,49 @@ def proxy(bench: Bench) -> None:
     """Plain requests, and WebSocket-over-HTTP round trips."""
     if not bench.has("plain"):
         return
-    with bench.started() as target:
-        for key, headers, seconds in (("small", (), 3), ("browser", BROWSER, 2)):
-            with contextlib.closing(target.crowd("plain", headers=headers)) as crowd:
-                crowd.open(64)
-                spent, lasting = target.cpu(), bench.scale.lasting(seconds)
-                seen = crowd.talk(lasting)
-                _all_answered(seen)
-                bench.record(f"proxy {key}", seen.count / lasting)
-                if key == "small":
-                    bench.record("proxy cpu", (target.cpu() - spent) / seen.count * 1e6)
-        with contextlib.ExitStack() as stack:
-            through = stack.enter_context(contextlib.closing(target.crowd("plain")))
-            direct = Crowd(target.programs, target.backend, "plain", "/hello")
-            stack.enter_context(contextlib.closing(direct))
-            through.open(1)
-            direct.open(1)
-            added = []
-            for _ in range(3):  # in turn, so that both meet the same moments
-                without = direct.talk(bench.scale.lasting(0.5)).latencies.quantile(0.5)
-                added.append(through.talk(bench.scale.lasting(0.5)).latencies.quantile(0.5) - without)
-            bench.record("proxy added", statistics.median(added))
-        if bench.has("ws") and target.asks_backend:
-            with contextlib.closing(target.crowd("ws", own=True)) as crowd:
-                crowd.open(64)
-                lasting = bench.scale.lasting(3)
-                seen = crowd.talk(lasting)
-                if not seen.count:
-                    raise BenchError("no WebSocket message came back")
-                bench.record("echo", seen.count / lasting)
+    with bench.together():
+        bench.part("requests", _requests, "small", (), 3)
+        bench.part("requests of browsers", _requests, "browser", BROWSER, 2)
+        bench.part("added latency", _added)
+        if bench.has("ws") and bench.target.asks_backend:
+            bench.part("WebSockets", _echo)
 
 
-def _all_answered(seen: Seen) -> None:
-    if seen.refused or not seen.count:
-        raise BenchError(f"of {seen.count} requests {seen.refused} were not answered with 200")
+def _requests(bench: Bench, key: str, headers: Sequence[str], seconds: float) -> None:
+    with bench.started() as target, contextlib.closing(target.crowd("plain", headers=headers)) as crowd:
+        crowd.open(64)
+        spent, lasting = target.cpu(), bench.scale.lasting(seconds)
+        seen = crowd.talk(lasting)
+        spent = target.cpu() - spent
+        if seen.refused > 0.01 * seen.count or not seen.count:
+            raise BenchError(f"of {seen.count} requests {seen.refused} were not answered with 200")
+        bench.record(f"proxy {key}", (seen.count - seen.refused) / lasting, lost=seen.refused, of=seen.count)
+        if key == "small":
+            bench.record("proxy cpu", spent / seen.count * 1e6)
+
+
+def _added(bench: Bench) -> None:
+    with bench.started() as target, contextlib.ExitStack() as stack:
+        through = stack.enter_context(contextlib.closing(target.crowd("plain")))
+        direct = Crowd(target.programs, target.backend, "plain", "/hello")
+        stack.enter_context(contextlib.closing(direct))
+        through.open(1)
+        direct.open(1)
+        added = []
+        for _ in range(3):  # in turn, so that both meet the same moments
+            without = direct.talk(bench.scale.lasting(0.5)).latencies.quantile(0.5)
+            added.append(through.talk(bench.scale.lasting(0.5)).latencies.quantile(0.5) - without)
+        bench.record("proxy added", statistics.median(added))
+
+
+def _echo(bench: Bench) -> None:
+    with bench.started() as target, contextlib.closing(target.crowd("ws", own=True)) as crowd:
+        crowd.open(64)
+        lasting = bench.scale.lasting(3)
+        seen = crowd.talk(lasting)
+        if not seen.count:
+            raise BenchError("no WebSocket message came back")
+        bench.record("echo", seen.count / lasting)
 
 
 # --- growth, idleness
@@ -337,8 +400,11 @@ def _all_answered(seen: Seen) -> None:
 
 def growth(bench: Bench) -> None:
     """From 1,000 to 60,000 streams, with the same number of processes all the time, on both sides."""
-    if bench.target.name not in ("gripproxy", "loop"):
-        return
+    if bench.target.name in ("gripproxy", "loop"):
+        bench.part("growth", _growth)
+
+
+def _growth(bench: Bench) -> None:
     wish = Wish(clients=bench.scale.clients(STEPS[-1]))
     with bench.started(wish) as target, contextlib.ExitStack() as stack:
         base = _warmed(bench, target, "stream") if target.asks_backend else 0
@@ -347,7 +413,7 @@ def growth(bench: Bench) -> None:
         kept = []
         for step in STEPS:
             # More at a time than elsewhere: what counts here is how many there are, not how they came.
-            crowd.open(bench.scale.clients(step) - crowd.held, window=200)
+            crowd.open(bench.scale.clients(step) - crowd.held, window=BUSY_WINDOW)
             if target.asks_backend:
                 kept.append((_settled(bench, target) - base) / crowd.held)
                 bench.record(f"growth memory {step}", kept[-1])
@@ -358,25 +424,27 @@ def growth(bench: Bench) -> None:
 
 def idle(bench: Bench) -> None:
     """What 10,000 streams take when nothing happens, and with keep-alives every 55 s."""
-    if not bench.target.asks_backend:
-        return
-    clients = bench.scale.clients(10_000)
-    for kind, seconds in (("stream", 10), ("kept", 60)):
-        with bench.started() as target, contextlib.closing(target.crowd(kind)) as crowd:
-            crowd.open(clients)
-            with contextlib.closing(target.publisher("stream")) as publisher:
-                cost = _delivery_cost(bench, crowd, publisher)
-            _settled(bench, target)
-            before, spent, began = crowd.look(), target.cpu(), time.monotonic()
-            time.sleep(bench.scale.lasting(seconds))
-            took = time.monotonic() - began
-            share = (target.cpu() - spent) / took * 100
-            if kind == "stream":
-                bench.record("idle", share)
-                continue
-            writes = crowd.look().reads - before.reads
-            bench.record("idle kept", share)
-            bench.record("idle beyond", share - writes * cost / took * 100)
+    if bench.target.asks_backend:
+        for kind, seconds in (("stream", 10), ("kept", 60)):
+            bench.part(kind, _idle, kind, seconds)
+
+
+def _idle(bench: Bench, kind: str, seconds: float) -> None:
+    with bench.started() as target, contextlib.closing(target.crowd(kind)) as crowd:
+        crowd.open(bench.scale.clients(10_000), window=WINDOW)
+        with contextlib.closing(target.publisher("stream")) as publisher:
+            cost = _delivery_cost(bench, crowd, publisher)
+        _settled(bench, target)
+        before, spent, began = crowd.look(), target.cpu(), time.monotonic()
+        time.sleep(bench.scale.lasting(seconds))
+        took = time.monotonic() - began
+        share = (target.cpu() - spent) / took * 100
+        if kind == "stream":
+            bench.record("idle", share)
+            return
+        writes = crowd.look().reads - before.reads
+        bench.record("idle kept", share)
+        bench.record("idle beyond", share - writes * cost / took * 100)
 
 
 def _delivery_cost(bench: Bench, crowd: Crowd, publisher: Publisher) -> float:
@@ -399,13 +467,17 @@ def overload(bench: Bench) -> None:
     if bench.target.name != "gripproxy":
         return
     for key, channels in (("items", 1000), ("fan", 0)):
-        clients = bench.scale.clients(1000)
-        with bench.started(Wish(metrics=True)) as target, contextlib.ExitStack() as stack:
-            crowd = stack.enter_context(contextlib.closing(target.crowd("stream", own=bool(channels))))
-            crowd.open(clients)
-            publisher = target.publisher("stream", channels=clients if channels else 0)
-            stack.enter_context(contextlib.closing(publisher))
-            _overloaded(bench, target, crowd, publisher, f"overload {key}", clients if channels else 1)
+        bench.part(key, _overload, key, channels)
+
+
+def _overload(bench: Bench, key: str, channels: int) -> None:
+    clients = bench.scale.clients(1000)
+    with bench.started(Wish(metrics=True)) as target, contextlib.ExitStack() as stack:
+        crowd = stack.enter_context(contextlib.closing(target.crowd("stream", own=bool(channels))))
+        crowd.open(clients, window=WINDOW)
+        publisher = target.publisher("stream", channels=clients if channels else 0)
+        stack.enter_context(contextlib.closing(publisher))
+        _overloaded(bench, target, crowd, publisher, f"overload {key}", clients if channels else 1)
 
 
 def _overloaded(bench: Bench, target: Target, crowd: Crowd, publisher: Publisher, key: str, channels: int) -> None:

@@ -46,6 +46,13 @@ def test_a_failure_is_found() -> None:
     assert check(results, ["gripproxy"]) == ["round 1, gripproxy, proxy: no answer"]
 
 
+def test_what_others_did_once_more_is_theirs() -> None:
+    lines = [figure("gripproxy"), figure("pushpin"), line("pushpin", again="no answer")]
+    assert check(Results(lines), ["gripproxy", "pushpin"]) == []
+    lines.append(line("gripproxy", again="no answer"))
+    assert check(Results(lines), ["gripproxy", "pushpin"]) == ["round 1, gripproxy, proxy: no answer"]
+
+
 def test_a_loss_of_ours_is_found_and_one_of_others_is_theirs() -> None:
     results = Results([figure("gripproxy", lost=1, of=9), figure("pushpin", lost=2, of=9), figure("loop")])
     assert check(results, ["gripproxy", "pushpin", "loop"]) == ["gripproxy lost 1 of 9 in echo"]

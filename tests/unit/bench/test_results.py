@@ -52,6 +52,12 @@ def test_a_figure_that_was_taken_twice_in_a_round_counts_once() -> None:
     assert results.values(SINGLE, "gripproxy") == [2]
 
 
+def test_what_was_lost_the_first_time_of_two_in_a_round_does_not_count() -> None:
+    assert [one.lost for one in Results([line("pushpin", 1, lost=3), line("pushpin", 1, lost=2)]).lost] == [2]
+    assert Results([line("pushpin", 1, lost=3), line("pushpin", 1)]).lost == []
+    assert len(Results([line("pushpin", 1, 1, lost=3), line("pushpin", 1, 2)]).lost) == 1
+
+
 def test_verdicts_know_which_way_is_better() -> None:
     results = Results(
         [line(target, value) for target, value in (("gripproxy", 100), ("pushpin", 20), ("nginx", 200), ("loop", 110))]

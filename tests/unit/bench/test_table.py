@@ -76,7 +76,9 @@ def test_losses_and_failures_stand_below() -> None:
         {"round": 1, "target": "pushpin", "trial": "x", "measure": "echo", "value": 1, "lost": 3, "of": 4000}
     )
     failed = json.dumps({"round": 1, "target": "nginx", "trial": "hold", "failed": "it does not start"})
-    text = markdown(Results([lost, failed]))
+    again = json.dumps({"round": 1, "target": "pushpin", "trial": "hold", "again": "ws: none was let in"})
+    text = markdown(Results([lost, failed, again]))
+    assert "- round 1, pushpin, hold: ws: none was let in" in text.partition("once more")[2]
     assert "- Pushpin, round 1, WebSocket over HTTP, round trips, 64 connections: 3 of 4,000" in text
     assert "- round 1, nginx, hold: it does not start" in text
 
