@@ -206,8 +206,8 @@ def _reload(config: Config, *, handler: bool, wait: bool) -> int:
 
 
 def _top(options: argparse.Namespace) -> int:
+    from gripproxy.stats_source import StatsSourceError, reachable
     from gripproxy.top import watch
-    from gripproxy.top.source import SourceError, reachable
     from gripproxy.top.terminal import TerminalError
     from gripproxy.top.view import View
 
@@ -225,7 +225,7 @@ def _top(options: argparse.Namespace) -> int:
     except watch.NobodyThere as error:
         print(f"gripproxy top: error: {error}", file=sys.stderr)
         return 1
-    except (SourceError, TerminalError) as error:
+    except (StatsSourceError, TerminalError) as error:
         print(f"gripproxy top: error: {error}", file=sys.stderr)
         return USAGE_ERROR
 

@@ -13,11 +13,11 @@ from typing import Any, Final, Self
 
 import zmq
 
+from gripproxy.stats_source import StatsSource
 from gripproxy.top.keys import Keys
 from gripproxy.top.picture import SETTLING, Picture
 from gripproxy.top.screen import plain, screen, text_of
 from gripproxy.top.snapshot import Snapshot
-from gripproxy.top.source import Source
 from gripproxy.top.terminal import Terminal
 from gripproxy.top.view import View
 
@@ -25,6 +25,8 @@ __all__ = ["PATIENCE", "NobodyThere", "live", "once"]
 
 PATIENCE: Final = 5.0
 """Seconds for the stats sockets to answer before ``--once`` goes on with those that did."""
+MAX_MESSAGE: Final = 65_536
+"""Bytes of a message; more breaks the connection. Events have some hundred."""
 FEW: Final = 200
 """Messages taken in one turn below which we pause, so that we wake up for many at once."""
 PAUSE: Final = 20
@@ -78,18 +80,18 @@ class _Ears:
     """All stats sockets, and the picture of what they say. ``control``: descriptors that wake us up too."""
 
     def __init__(self, endpoints: Sequence[str], control: Sequence[int]) -> None:
-        """Raises SourceError."""
-        now = time.monotonic()
+        """Raises StatsSourceError."""
+        self._now = now = time.monotonic()
         self.picture = Picture(endpoints, now)
         self._poller, self._control = zmq.Poller(), zmq.Poller()
         for descriptor in control:
             self._poller.register(descriptor, zmq.POLLIN)
             self._control.register(descriptor, zmq.POLLIN)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.sources: list[Source] = []
+        self.sources: list[StatsSource] = []
         try:
             for endpoint in dict.fromkeys(endpoints):
-                self.sources.append(Source(self._context, endpoint, self.picture, self._poller, now))
+                self.sources.append(StatsSource(self._context, endpoint, self, self._poller, now, MAX_MESSAGE))
         except ValueError:
             self.close()
             raise
@@ -97,11 +99,28 @@ class _Ears:
     def listen(self, seconds: float) -> dict[Any, int]:
         """Wait so long for something, at most, and take in what comes. Returns which descriptors can be read."""
         ready: dict[Any, int] = dict(self._poller.poll(max(0, math.ceil(seconds * 1000))))
-        now = time.monotonic()
-        taken = sum(source.turn(ready, now) for source in self.sources)
+        self._now = time.monotonic()
+        taken = sum(source.turn(ready, self._now) for source in self.sources)
         if 0 < taken < FEW:
             ready.update(self._control.poll(PAUSE))
         return ready
+
+    def taken(self, endpoint: str, messages: list[bytes]) -> None:
+        take, now = self.picture.take, self._now
+        for message in messages:
+            take(endpoint, message, now)
+
+    def connected(self, endpoint: str) -> None:
+        self.picture.connected(endpoint, self._now)
+
+    def disconnected(self, endpoint: str) -> None:
+        self.picture.disconnected(endpoint, self._now)
+
+    def hindered(self, endpoint: str, why: str) -> None:
+        self.picture.hindered(endpoint, why)
+
+    def overrun(self, endpoint: str) -> None:
+        self.picture.overrun(endpoint)
 
     def close(self) -> None:
         for source in self.sources:
@@ -117,7 +136,7 @@ def once(endpoints: Sequence[str], view: View, interval: float, rows: int) -> st
     """Return one snapshot as text, taken over ``interval`` seconds, with the first ``rows`` channels.
 
     It begins when all stats sockets are connected, or PATIENCE is over. A signal ends it early. Raises NobodyThere,
-    SourceError.
+    StatsSourceError.
     """
     with _Signals(signal.SIGINT, signal.SIGTERM) as signals:
         ears = _Ears(endpoints, [signals.fileno()])
@@ -144,7 +163,7 @@ def once(endpoints: Sequence[str], view: View, interval: float, rows: int) -> st
 def live(endpoints: Sequence[str], view: View, interval: float) -> int:
     """Show the live view, with a snapshot every ``interval`` seconds, until a key or a signal ends it; return 0.
 
-    Raises TerminalError, SourceError.
+    Raises TerminalError, StatsSourceError.
     """
     terminal = Terminal()
     with _Signals(signal.SIGINT, signal.SIGTERM, signal.SIGWINCH, signal.SIGTSTP, signal.SIGHUP) as signals:

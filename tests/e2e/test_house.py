@@ -27,9 +27,9 @@ DOCUMENTS = sorted(
 NO_TEST_FILE = {
     "gripproxy/__main__.py": "two lines, run by every test that starts gripproxy",
     "gripproxy/sessions/extras.py": "a record: the tests of WebSocket sessions fill and use it",
+    "gripproxy/stats_source.py": "sockets: tests/e2e/test_stats_source.py",
     "gripproxy/sessions/outlet.py": "a protocol: the tests of sessions implement it",
     "gripproxy/top/snapshot.py": "records: the tests of the picture fill them, those of the screen draw them",
-    "gripproxy/top/source.py": "sockets: tests/e2e/test_top.py runs it as a process",
     "gripproxy/top/terminal.py": "a terminal: tests/e2e/test_top_live.py runs it in one",
     "gripproxy/top/watch.py": "sockets, signals, a terminal: tests/e2e/test_top.py, test_top_live.py",
     "spark_stats/recorder.py": "sockets and signals: tests/e2e/test_recorder.py runs it as a process",
@@ -94,8 +94,12 @@ def test_the_handler_imports_only_what_every_process_shares() -> None:
     assert strangers("handler", "handler", *shared) == []
 
 
-def test_the_stats_import_nothing_of_the_proxy() -> None:
-    assert strangers("spark_stats", "spark_stats") == []
+def test_the_reports_import_nothing_of_the_proxy_but_where_stats_come_from() -> None:
+    assert strangers("spark_stats", "spark_stats", "gripproxy.stats_source") == []
+
+
+def test_where_stats_come_from_imports_nothing_of_the_project() -> None:
+    assert strangers("gripproxy.stats_source") == []
 
 
 def test_the_import_rules_see_every_form_of_import(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
