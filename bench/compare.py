@@ -163,8 +163,13 @@ def check(results: Results, targets: Sequence[str]) -> list[str]:
     return wrong
 
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
 def stop(*_: object) -> NoReturn:
-    """SIGTERM ends as Ctrl-C does: what was started is ended."""
+    """SIGTERM and SIGHUP end as Ctrl-C does: what was started is ended. What else comes meanwhile does not matter."""
+    for one in SIGNALS:
+        signal.signal(one, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
@@ -239,7 +244,8 @@ def compare(given: argparse.Namespace) -> int:
 
 def main(run: Callable[[argparse.Namespace], int] = compare) -> int:
     """Run; 1 for what failed, 130 when it was interrupted."""
-    signal.signal(signal.SIGTERM, stop)
+    for one in SIGNALS:  # also SIGINT: a shell's background job begins with it ignored
+        signal.signal(one, stop)
     try:
         return run(arguments())
     except BenchError as error:

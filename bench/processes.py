@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import os
 import pathlib
 import re
+import signal
 import time
 from collections.abc import Callable, Iterable
 
-__all__ = ["below", "busy_share", "cpu_seconds", "pss_kb", "settled"]
+__all__ = ["below", "busy_share", "cpu_seconds", "dying_with_parent", "pss_kb", "settled"]
+
+
+PR_SET_PDEATHSIG = 1
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+"""Looked up beforehand: between fork and exec little may be done."""
+
+
+def dying_with_parent(parent: int) -> Callable[[], None]:
+    """What a new process is to do before it runs its program, for SIGTERM when ``parent`` ends, however that does."""
+
+    def set_up() -> None:
+        _prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)  # it has ended meanwhile
+
+    return set_up
 
 
 def below(pids: Iterable[int]) -> list[int]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from bench import items
 from bench.load import Crowd, Publisher
-from bench.processes import below, cpu_seconds, pss_kb
+from bench.processes import below, cpu_seconds, dying_with_parent, pss_kb
 from bench.programs import BenchError
 from tests.ports import free_ports
 
@@ -120,7 +120,13 @@ class Target(abc.ABC):
     def _spawn(self, command: Sequence[str]) -> None:
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         process = subprocess.Popen(
-            command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
+            command,
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            preexec_fn=dying_with_parent(os.getpid()),
         )
         self._started.append(process)
 
@@ -155,9 +161,8 @@ class Target(abc.ABC):
         """End it and everything that it started."""
         if self.wish is None:
             return
-        self.wish = None
-        pids = below(process.pid for process in self._started)
         ending = self._started
+        pids = below(process.pid for process in ending)
         for process in ending:
             process.terminate()
         for process in ending:
@@ -169,6 +174,8 @@ class Target(abc.ABC):
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        # Not before: when this is interrupted it is called again.
+        self.wish = None
         self._started = []
         self._log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
