@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from spark_stats.reports.span import Span
 from spark_stats.schema import OWN, PARTITION_DDL, ddl
 
-__all__ = ["DDL", "Events", "prepared"]
+__all__ = ["DDL", "Events", "escaped", "prepared"]
 
 _GLOB: Final = re.compile(r"([][{}*?\\])")
 
@@ -41,6 +41,11 @@ class _Run:
     first: int
     last: int
     paths: list[pathlib.Path]
+
+
+def escaped(path: pathlib.Path) -> str:
+    """Return a path for Spark, which takes some characters for patterns."""
+    return _GLOB.sub(r"\\\1", str(path.absolute()))
 
 
 def prepared(events: DataFrame) -> DataFrame:
@@ -101,8 +106,8 @@ class Events:
         doubt = F.lit(False)
         for run in self._doubtful[kind]:
             doubt = doubt | ((F.col("session") == run.session) & F.col("seq").between(run.first, run.last))
-        paths = [_GLOB.sub(r"\\\1", str(path)) for run in self._doubtful[kind] for path in run.paths]
-        again = self._reader().option("basePath", str(self.root)).parquet(*paths)
+        paths = [escaped(path) for run in self._doubtful[kind] for path in run.paths]
+        again = self._reader().option("basePath", str(self.root.absolute())).parquet(*paths)
         return found.where(~doubt).unionByName(
             self._found(prepared(again), kind).where(doubt).dropDuplicates(["session", "seq"])
         )
@@ -130,7 +135,7 @@ class Events:
     @functools.cached_property
     def _all(self) -> DataFrame:
         # Once: Spark lists the folders each time.
-        return prepared(self._reader().parquet(str(self.root)))
+        return prepared(self._reader().parquet(escaped(self.root)))
 
     def _reader(self) -> DataFrameReader:
         # It would look up every time of a segment before reading it, to no avail: nearly all are wanted.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import pathlib
-import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -19,12 +18,12 @@ from pyspark.sql import functions as F
 
 from spark_stats.reports import connections, deliveries, outcomes, recoveries, subscriptions, traffic
 from spark_stats.reports.bucket import by_sets
-from spark_stats.reports.events import DDL, Events, prepared
+from spark_stats.reports.events import DDL, Events, escaped, prepared
 from spark_stats.reports.position import Round, Segment
 from spark_stats.reports.span import LOOK_BACK, Span
 from spark_stats.schema import COLUMNS, OWN, STRING
 
-__all__ = ["TABLES", "Minutes", "escaped", "late"]
+__all__ = ["TABLES", "Minutes", "late"]
 
 TABLES: Final = (
     "connections",
@@ -43,13 +42,6 @@ KNOWN: Final = "carried_known"
 
 FIELDS: Final = (*[(column.name, column.kind) for column in COLUMNS], ("date", "date"), ("type", STRING))
 """Names and types of a record's columns, folders included."""
-
-_GLOB: Final = re.compile(r"([][{}*?\\])")
-
-
-def escaped(path: pathlib.Path) -> str:
-    """Return a path for Spark, which takes some characters for patterns."""
-    return _GLOB.sub(r"\\\1", str(path.absolute()))
 
 
 def read(spark: SparkSession, root: pathlib.Path, segments: Iterable[Segment]) -> DataFrame:

@@ -28,7 +28,7 @@ from spark_stats.reports import (
     subscriptions,
     traffic,
 )
-from spark_stats.reports.events import Events
+from spark_stats.reports.events import Events, escaped
 from spark_stats.reports.progress import Progress
 from spark_stats.reports.span import Span
 
@@ -135,7 +135,7 @@ def make(
             "deliveries": lambda: deliveries.course(deliveries.items(events)),
             # What was just written need not be calculated again, nor kept in memory.
             "channels": lambda: channels.ranking(
-                deliveries.items(events), spark.read.parquet(str((into / "subscriptions.parquet").absolute()))
+                deliveries.items(events), spark.read.parquet(escaped(into / "subscriptions.parquet"))
             ),
             "traffic": lambda: traffic.course(events),
             "outcomes": lambda: outcomes.course(events),

@@ -34,7 +34,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_stats.directory import sync_folder
-from spark_stats.reports.minutes import TABLES, Minutes, escaped, late
+from spark_stats.reports.events import escaped
+from spark_stats.reports.minutes import TABLES, Minutes, late
 from spark_stats.reports.position import Position, Round, Segment
 
 __all__ = ["DELAY", "LATE", "OWN", "SETTINGS", "Failed", "final", "run"]

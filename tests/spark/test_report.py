@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import io
 import pathlib
+import shutil
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -57,6 +59,28 @@ def test_copied_segments_are_noticed(spark: SparkSession, small: pathlib.Path) -
     events = Events(spark, small, SPAN)
     events.look()
     assert events.repeated == {"conn", "message", "report"}
+
+
+def test_a_folder_whose_name_looks_like_a_pattern(
+    spark: SparkSession, small: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    odd = tmp_path / "a[1]{b,c}*?"
+    shutil.copytree(small, odd)
+    # What the pattern would find: less.
+    shutil.copytree(small, tmp_path / "a1bcd", ignore=lambda folder, _: ["type=sub", "type=conn"])
+    found = {}
+    for root in (small, odd):
+        events = Events(spark, root, SPAN)
+        events.look()
+        assert not events.empty()
+        # Some of the segments of connections are there twice.
+        found[root] = [events.of(kind).count() for kind in ("conn", "sub")]
+    assert found[odd] == found[small]
+    assert all(found[odd])
+    # The folder of the report too: one table is made of another one there.
+    into = tmp_path / "into [x]"
+    make(spark, odd, into, SPAN, out=io.StringIO())
+    assert pq.read_metadata(into / "channels.parquet").num_rows > 0
 
 
 def test_wrong_arguments(small: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
