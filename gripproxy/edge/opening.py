@@ -9,12 +9,14 @@ import asyncio
 import base64
 import os
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gripproxy.edge.backend import BackendConnection, Blocked, HostPool
 from gripproxy.edge.directleg import DirectLeg
 from gripproxy.edge.forwarding import Forwarder, host_name
 from gripproxy.edge.parser import Request
+from gripproxy.edge.pattern import Pattern, Patterns
 from gripproxy.edge.poster import EventPoster
 from gripproxy.edge.routing import find_route, is_secure
 from gripproxy.edge.websocket import WebSocketClient
@@ -135,11 +137,12 @@ class Opening:
             self._pool.acquire(self, fresh=True)
             return
         before, after = forwarder.socket_parts(request, True, self.client.peer, self.secure, self.trusted)
-        after += (
-            b"Accept: application/websocket-events\r\nConnection-Id: %b\r\n"
-            b"Content-Type: application/websocket-events\r\n" % self.cid
-        )
-        self._poster = EventPoster(worker, forwarder, self._pool, before, after, self.trusted, self.figures)
+        patterns = route.cache.get(("patterns", self._index, self.trusted))
+        if patterns is None:
+            patterns = route.cache["patterns", self._index, self.trusted] = Patterns()
+        make = partial(Pattern, worker, forwarder, self._pool, self.trusted, self.figures, before)
+        pattern, share = patterns.find(first(request.headers, b"user-agent"), self._pool, before, make)
+        self._poster = EventPoster(pattern, share, after, self.cid)
         self._poster.owner = self
         self._poster.post(b"OPEN\r\n", 0, [])
 
@@ -199,7 +202,6 @@ class Opening:
         leg = OverHttp(session, poster, target.one_event, limit)
         poster.owner = leg
         poster.repeats = True
-        poster.read_client = websocket.read
         self._begin(websocket, session, leg)
         try:
             leg.headers(response.headers)

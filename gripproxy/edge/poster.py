@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from gripproxy.edge.backend import BackendConnection, HostPool
-from gripproxy.edge.forwarding import Forwarder, grip_last
+from gripproxy.edge.backend import BackendConnection
+from gripproxy.edge.forwarding import grip_last
+from gripproxy.edge.pattern import Pattern, Share
 from gripproxy.grip.headers import Headers, head_size
 from gripproxy.grip.response import Response
-from gripproxy.sessions.figures import Figures
 from gripproxy.sessions.over_http import LastIds
-
-if TYPE_CHECKING:
-    from gripproxy.worker import Worker
 
 __all__ = ["RESPONSE_MAX", "EventPoster"]
 
@@ -21,6 +17,12 @@ RESPONSE_MAX: Final = 1_000_000
 """Bytes of an answer's body (docs/grip.md §10)."""
 
 NEVER: Final = float("inf")
+
+_REQUEST: Final = (
+    b"%b%b%b%b%bAccept: application/websocket-events\r\nConnection-Id: %b\r\n"
+    b"Content-Type: application/websocket-events\r\n%bContent-Length: %d\r\n\r\n%b"
+)
+"""The head in three pieces, GRIP lines, what forwarding adds; id; further lines; body with its length."""
 
 
 class PosterOwner(Protocol):
@@ -31,173 +33,151 @@ class PosterOwner(Protocol):
         """``retry``: the backend cannot have taken the request."""
 
 
+class _Flight:
+    """A request that is under way: its bytes, and what has come of the answer."""
+
+    __slots__ = ("backend", "complete", "deadline", "fresh", "parts", "request", "response", "size")
+
+    def __init__(self, request: bytes) -> None:
+        self.request = request
+        self.backend: BackendConnection | None = None
+        self.response: Response | None = None
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.complete = False
+        self.fresh = False
+        self.deadline = NEVER
+
+
 class EventPoster:
     """Requests of one WebSocket, one at a time. Implements ``Sink`` and ``gripproxy.sessions.over_http.Poster``.
 
-    ``before`` and ``after`` are the constant parts of the requests' heads, around the GRIP lines; ``figures`` are those
-    of the route.
+    ``pattern`` and ``share`` are the head, up to the GRIP lines; ``tail`` is what forwarding puts behind these; ``cid``
+    the WebSocket's id. Between requests it keeps no more than that.
     """
 
-    __slots__ = (
-        "_after",
-        "_backend",
-        "_before",
-        "_body",
-        "_complete",
-        "_deadline",
-        "_figures",
-        "_forwarder",
-        "_fresh",
-        "_parts",
-        "_pool",
-        "_response",
-        "_size",
-        "_worker",
-        "owner",
-        "read_client",
-        "repeats",
-        "trusted",
-    )
+    __slots__ = ("_first", "_flight", "_last", "_own", "_pattern", "_tail", "cid", "owner", "repeats")
 
-    def __init__(
-        self,
-        worker: Worker,
-        forwarder: Forwarder,
-        pool: HostPool,
-        before: bytes,
-        after: bytes,
-        trusted: bool,
-        figures: Figures,
-    ) -> None:
-        self._worker = worker
-        self._figures = figures
-        self._forwarder = forwarder
-        self._pool = pool
-        self._before = before
-        self._after = after
-        self.trusted = trusted
+    def __init__(self, pattern: Pattern, share: Share, tail: bytes, cid: bytes) -> None:
+        self._pattern = pattern
+        self._first, self._last, self._own = share
+        # Without an address of the client in it, it is the same for all.
+        if pattern.tail != tail:
+            pattern.tail = tail
+        self._tail = pattern.tail
+        self.cid = cid
         self.repeats = False
         """Events are sent again if a reused connection ends without a word; an OPEN is not."""
         self.owner: PosterOwner | None = None
-        self.read_client: Callable[[bool], None] = _nobody
-        self._backend: BackendConnection | None = None
-        self._body: bytes = b""
-        self._response: Response | None = None
-        self._parts: list[bytes] | None = None
-        self._size = 0
-        self._complete = False
-        self._fresh = False
-        self._deadline = NEVER
+        self._flight: _Flight | None = None
 
     def post(self, body: bytes, replayed: int, meta: Headers, last_ids: LastIds = ()) -> None:
         """Send a request; the owner's ``on_answer`` or ``on_post_failed`` follows. ``last_ids``: see ``grip_last``."""
+        pattern = self._pattern
         lines = b"".join([b"Meta-%b: %b\r\n" % header for header in meta]) if meta else b""
         if replayed:
             lines += b"Content-Bytes-Replayed: %d\r\n" % replayed
-        grip = b"" if self.trusted else self._forwarder.grip_headers()
+        grip = b"" if pattern.trusted else pattern.forwarder.grip_headers()
         if last_ids:
             grip += grip_last(last_ids)
-        self._body = b"".join((self._before, grip, self._after, lines, b"Content-Length: %d\r\n\r\n" % len(body), body))
-        self._figures.server_header_bytes_sent += len(self._body) - len(body)
-        self._fresh = False
-        self._deadline = NEVER
-        self._worker.posting[self] = None
-        self._pool.acquire(self)
+        request = _REQUEST % (
+            *pattern.restored(self._first, self._last, self._own), grip, self._tail, self.cid, lines, len(body), body
+        )  # fmt: skip
+        pattern.figures.server_header_bytes_sent += len(request) - len(body)
+        self._flight = _Flight(request)
+        pattern.worker.posting[self] = None
+        pattern.pool.acquire(self)
 
     def abandon(self) -> None:
         """Forget the request in flight."""
-        self._worker.posting.pop(self, None)
-        backend, self._backend = self._backend, None
-        if backend is not None:
-            backend.abort()
+        flight = self._end()
+        if flight is not None and flight.backend is not None:
+            flight.backend.abort()
         else:
-            self._pool.forget(self)
-        self._clear()
+            self._pattern.pool.forget(self)
 
     def sweep(self, now: float) -> None:
         """Called about once a second while a request is in flight; ``now`` in loop seconds."""
-        if self._deadline < now:
-            backend, self._backend = self._backend, None
-            if backend is not None:
-                backend.abort()
+        flight = self._flight
+        if flight is not None and flight.deadline < now:
+            if flight.backend is not None:
+                flight.backend.abort()
             self._failed(False, "the backend did not answer events in time")
 
     # Sink
 
     def on_connected(self, connection: BackendConnection) -> None:
-        self._backend = connection
-        self._deadline = self._worker.clock() + self._worker.config.proxy.response_timeout
-        connection.send(self._body, False)
+        flight, worker = self._flight, self._pattern.worker
+        assert flight is not None
+        flight.backend = connection
+        flight.deadline = worker.clock() + worker.config.proxy.response_timeout
+        connection.send(flight.request, False)
 
     def on_connect_failed(self, error: Exception) -> None:
         self._failed(True, f"no connection to the backend: {error}")
 
     def on_head(self, code: int, reason: bytes, headers: Headers) -> None:
-        self._figures.server_header_bytes_received += head_size(headers)
-        self._response = Response(code, reason, headers)
-        self._complete = False
+        self._pattern.figures.server_header_bytes_received += head_size(headers)
+        flight = self._flight
+        if flight is not None:
+            flight.response = Response(code, reason, headers)
+            flight.complete = False
 
     def on_interim(self, code: int, reason: bytes, headers: Headers) -> None:
         """Nothing to do: nobody waits for interim responses."""
 
     def on_body(self, data: bytes) -> None:
-        if self._parts is None:
-            self._parts = [data]
-        else:
-            self._parts.append(data)
-        self._size += len(data)
+        flight = self._flight
+        if flight is not None:
+            flight.parts.append(data)
+            flight.size += len(data)
 
     def on_complete(self) -> None:
-        self._complete = True
+        if self._flight is not None:
+            self._flight.complete = True
 
     def on_batch(self) -> None:
-        backend, response = self._backend, self._response
-        if self._size > RESPONSE_MAX:
-            self._backend = None
+        flight = self._flight
+        if flight is None:
+            return
+        backend, response = flight.backend, flight.response
+        if flight.size > RESPONSE_MAX:
             if backend is not None:
                 backend.abort()
             self._failed(False, f"the backend answered events with more than {RESPONSE_MAX} bytes")
             return
-        if not self._complete or response is None:
+        if not flight.complete or response is None:
             return
-        parts = self._parts
-        if parts is not None:
+        parts = flight.parts
+        if parts:
             response.body = parts[0] if len(parts) == 1 else b"".join(parts)
-        self._backend = None
-        self._clear()
-        self._worker.posting.pop(self, None)
+        self._end()
         if backend is not None:
             backend.release()
         if self.owner is not None:
             self.owner.on_answer(response)
 
     def on_failed(self, why: str, stale: bool, clean: bool = True) -> None:
-        self._backend = None
-        if self.repeats and stale and clean and not self._fresh:
-            # An idle connection was closed just as it was used again (RFC 9112 §9.3.1): dropping the client for that
-            # would be worse than a backend that crashed without a word seeing the same events twice.
-            self._fresh = True
-            self._pool.acquire(self, fresh=True)
-            return
+        flight = self._flight
+        if flight is not None:
+            flight.backend = None
+            if self.repeats and stale and clean and not flight.fresh:
+                # An idle connection was closed just as it was used again (RFC 9112 §9.3.1): dropping the client for
+                # that would be worse than a backend that crashed without a word seeing the same events twice.
+                flight.fresh = True
+                self._pattern.pool.acquire(self, fresh=True)
+                return
         self._failed(False, f"backend: {why}")
 
     def on_request_blocked(self, blocked: bool) -> None:
         """Nothing to do: the whole request has been handed over, and only one is in flight."""
 
     def _failed(self, retry: bool, why: str) -> None:
-        self._worker.posting.pop(self, None)
-        self._clear()
+        self._end()
         if self.owner is not None:
             self.owner.on_post_failed(retry, why)
 
-    def _clear(self) -> None:
-        self._response = None
-        self._parts = None
-        self._size = 0
-        self._complete = False
-        self._body = b""
-        self._deadline = NEVER
-
-
-def _nobody(go: bool) -> None:
-    """Stands in until there is a client to read from."""
+    def _end(self) -> _Flight | None:
+        self._pattern.worker.posting.pop(self, None)
+        flight, self._flight = self._flight, None
+        return flight

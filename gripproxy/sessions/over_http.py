@@ -52,9 +52,6 @@ class Poster(Protocol):
     def post(self, body: bytes, replayed: int, meta: Headers, last_ids: LastIds = ()) -> None:
         """Send a request; ``on_answer`` or ``on_post_failed`` of the leg follows. ``last_ids``: see ``grip_last``."""
 
-    def read_client(self, go: bool) -> None:
-        """Read, or do not read, from the client."""
-
 
 class OverHttp:
     """The backend leg of one WebSocket. Implements ``gripproxy.sessions.sides.BackendLeg``."""
@@ -187,7 +184,7 @@ class OverHttp:
             return
         if outbox.full and not self._unread and not self._ending:
             self._unread = True
-            self._poster.read_client(False)
+            self._session.outlet.read(False)
         self._go()
 
     # --- requests
@@ -354,7 +351,7 @@ class OverHttp:
     def _read_on(self) -> None:
         if self._unread:
             self._unread = False
-            self._poster.read_client(True)
+            self._session.outlet.read(True)
 
     def on_post_failed(self, retry: bool, why: str) -> None:
         """The request in flight failed; ``retry``: the backend cannot have taken it."""

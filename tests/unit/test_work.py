@@ -44,7 +44,7 @@ LIMITS: Final = {
     "stream held": Work(242, 4341, 2, 919),
     "stream with ids held": Work(267, 4800, 2, 1449),
     "long-poll held": Work(219, 3991, 1, 895),
-    "WebSocket held": Work(343, 5348, 2, 2029),
+    "WebSocket held": Work(357, 5583, 2, 1556),
     "stream delivery": Work(1.09, 23.68, 1),
     "stream delivery, 4,000": Work(1.02, 26.3, 1),
     "stream delivery with ids": Work(20.1, 321.4, 1),

@@ -27,16 +27,26 @@ CLOSED = b"CLOSE 5\r\n%b\r\n" % BYE
 DISCONNECT = b"DISCONNECT\r\n"
 
 
+class Client(SocketClient):
+    """Notes by itself when it is to be read from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading: list[bool] = []
+
+    def read(self, go: bool) -> None:
+        self.reading.append(go)
+
+
 class Talk:
     """A client and a backend that have opened."""
 
     def __init__(self, one_event: bool = False) -> None:
         self.house = House()
-        self.client = SocketClient()
+        self.client = Client()
         self.session = socket_session(self.house, self.client)
         self.requests: list[tuple[bytes, int, Headers]] = []
         self.in_flight = False
-        self.reading: list[bool] = []
         self.leg = OverHttp(self.session, self, one_event, 200_000)
         self.session.leg = self.leg
 
@@ -46,9 +56,6 @@ class Talk:
         assert not self.in_flight, "a request before the last one is answered"
         self.in_flight = True
         self.requests.append((body, replayed, list(meta)))
-
-    def read_client(self, go: bool) -> None:
-        self.reading.append(go)
 
     # what a test does
 
@@ -303,11 +310,11 @@ class TestRefreshAndInterval:
 class TestBackPressure:
     def test_a_client_that_sends_much_is_not_read(self, talk: Talk) -> None:
         talk.say(b"-", b"x" * 200_000)
-        assert talk.reading == [False]
+        assert talk.client.reading == [False]
         talk.answer()
-        assert talk.reading == [False]
+        assert talk.client.reading == [False]
         talk.answer()
-        assert talk.reading == [False, True]
+        assert talk.client.reading == [False, True]
 
     def test_what_was_read_already_still_fits_up_to_a_bound(self, talk: Talk) -> None:
         talk.say(b"-", *[b"x" * 200_000] * 10)
@@ -457,7 +464,7 @@ class TestPublisherCloses:
     def test_and_the_client_is_read_for_its_answer(self, talk: Talk) -> None:
         talk.say(b"-", b"x" * 200_000)
         self.closed(talk)
-        assert talk.reading == [False, True]
+        assert talk.client.reading == [False, True]
 
 
 class TestDetach:

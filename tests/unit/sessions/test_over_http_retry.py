@@ -41,9 +41,6 @@ class Post:
     def post(self, body: bytes, replayed: int, meta: Headers, last_ids: LastIds = ()) -> None:
         self.requests.append((body, replayed, list(meta)))
 
-    def read_client(self, go: bool) -> None:
-        """Nothing here is large."""
-
     def take(self) -> tuple[bytes, int]:
         """The one request since the last time."""
         [(body, replayed, _)] = self.requests

@@ -70,9 +70,6 @@ class Talk:
         self.in_flight = True
         self.requests.append((body, last_ids))
 
-    def read_client(self, go: bool) -> None:
-        """Nothing here is large."""
-
     # what a test does
 
     def open(self, *events: bytes, confirm: bool = True) -> Talk:
