@@ -19,7 +19,20 @@ LINGER_MIN: Final = 5.0
 """Seconds a channel lingers at least while first subscriptions have updates. A held request that is updated leaves its
 channel and comes back with the backend's next answer: were that a first subscription again, it would never end."""
 
+Counts = tuple[int, int, int]
+"""Sessions by mode: responses, streams, sockets. Most channels have the same few of them, which are kept once."""
+
+NOBODY: Final[Counts] = (0, 0, 0)
+KEPT_MAX: Final = 1024
+_KEPT: Final[dict[Counts, Counts]] = {NOBODY: NOBODY}
+
 W = TypeVar("W")
+
+
+def _kept(counts: tuple[int, ...]) -> Counts:
+    responses, streams, sockets = counts
+    found = responses, streams, sockets
+    return _KEPT.setdefault(found, found) if len(_KEPT) < KEPT_MAX else _KEPT.get(found, found)
 
 
 class Channel(Generic[W]):
@@ -28,7 +41,7 @@ class Channel(Generic[W]):
     __slots__ = ("linger_queued", "linger_until", "workers")
 
     def __init__(self) -> None:
-        self.workers: dict[W, list[int]] = {}
+        self.workers: dict[W, Counts] = {}
         self.linger_until = 0.0
         """Until when the channel stays subscribed although nobody may be left, on the caller's clock."""
         self.linger_queued = False
@@ -62,15 +75,15 @@ class Directory(Generic[W]):
         entry = self.channels.get(channel)
         if entry is not None:
             # A worker may subscribe again without an unsubscribe between, its counts then stand.
-            entry.workers.setdefault(worker, [0, 0, 0])
+            entry.workers.setdefault(worker, NOBODY)
             return False
         entry = self.channels[channel] = Channel()
-        entry.workers[worker] = [0, 0, 0]
+        entry.workers[worker] = NOBODY
         if self._update:
             self._updates.append((now + UPDATE_DELAY, channel, entry))
         return True
 
-    def announce(self, worker: W, channel: bytes, counts: tuple[int, int, int]) -> bool:
+    def announce(self, worker: W, channel: bytes, counts: Counts) -> bool:
         """Note a channel that ``worker`` had before it connected, with its responses, streams and sockets.
 
         Return whether the channel had no subscription before. It is never a first subscription: its sessions were
@@ -80,7 +93,7 @@ class Directory(Generic[W]):
         new = entry is None
         if entry is None:
             entry = self.channels[channel] = Channel()
-        entry.workers[worker] = list(counts)
+        entry.workers[worker] = _kept(counts)
         if self.changed is not None:
             self.changed(channel, entry)
         return new
@@ -94,7 +107,7 @@ class Directory(Generic[W]):
             return
         if mode == RESPONSE and not sessions and counts[RESPONSE]:
             self._start_linger(channel, entry, now)
-        counts[mode] = sessions
+        entry.workers[worker] = _kept((*counts[:mode], sessions, *counts[mode + 1 :]))
         if self.changed is not None:
             self.changed(channel, entry)
 

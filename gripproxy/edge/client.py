@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from gripproxy.edge.encoding import error_response, stream_head, whole
 from gripproxy.edge.exchange import Exchange
+from gripproxy.edge.holding import request_uri
 from gripproxy.edge.opening import Opening
 from gripproxy.edge.parser import BadRequest, Request, RequestParser, parse_packed
 from gripproxy.edge.repeating import Repeat
@@ -446,6 +447,10 @@ class ClientConnection(asyncio.Protocol):
             if over:
                 self._worker.tally.left(hold)
             self._worker.active[self] = None
+
+    def uri(self) -> bytes:
+        packed = self._packed
+        return request_uri(parse_packed(packed), self.secure) if packed else b""
 
     def begin_stream(self, response: Response) -> bool:
         request = self._exchange.request if self._exchange is not None else None

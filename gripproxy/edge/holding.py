@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gripproxy.edge.parser import Request
 from gripproxy.grip.filters import FilterError, ResponseFilter
 from gripproxy.grip.headers import Headers, first
 from gripproxy.grip.instruct import INSTRUCT_TYPE, Instruct
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
     from gripproxy.edge.exchange import Exchange
     from gripproxy.worker import Worker
 
-__all__ = ["begin_hold", "passes_through"]
+__all__ = ["begin_hold", "passes_through", "request_uri"]
+
+
+def request_uri(request: Request, tls: bool) -> bytes:
+    """Return the URI of a request, base of relative ones; ``tls``: it came by TLS."""
+    return b"%b://%b%b" % (b"https" if tls else b"http", request.host or b"localhost", request.target)
 
 
 def passes_through(instruct: Instruct, headers: Headers) -> bool:
@@ -67,11 +73,11 @@ def begin_hold(worker: Worker, client: ClientConnection, exchange: Exchange, ins
     response = instruct.response
     uri = b""
     if filters or instruct.mode == "response" or instruct.next is not None:
-        uri = b"%b://%b%b" % (b"https" if client.secure else b"http", request.host or b"localhost", request.target)
+        uri = request_uri(request, client.secure)
     if instruct.gone is not None:
         client.set_gone(route, uri or b"http://%b%b" % (request.host or b"localhost", request.target), instruct.gone)
     if instruct.mode == "response":
-        terms = ResponseTerms(response, instruct.timeout, instruct.meta or _NO_META, uri, route, rate_key, debug)
+        terms = ResponseTerms(response, instruct.timeout, instruct.meta or _NO_META, route, rate_key, debug)
         last = route.cache.get("response")
         # Holds that begin one after another mostly say the same; what is equal is kept once.
         if last == terms:

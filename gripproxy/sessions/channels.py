@@ -257,6 +257,8 @@ class ChannelTable:
         channel = self._channels.get(full_name)
         if channel is None:
             channel = self._channels[full_name] = Channel(full_name)
+        if name == channel.name:
+            name = channel.name  # one object for all
         subscription = Subscription(session, channel, name, prev_id, filters)
         if channel.careful is None:
             channel.careful = {}

@@ -25,8 +25,6 @@ class Terms(Protocol):
     def rate_key(self) -> bytes: ...
     @property
     def route(self) -> object: ...
-    @property
-    def uri(self) -> bytes: ...
 
 
 T = TypeVar("T", bound=Terms)
@@ -79,9 +77,9 @@ class Hold(ABC, Generic[T]):
         return lane_of(self.terms.route)
 
     @property
+    @abstractmethod
     def uri(self) -> bytes:
         """The request's URI, base of relative ones."""
-        return self.terms.uri
 
     @property
     def route(self) -> object:

@@ -20,6 +20,9 @@ class Outlet(Protocol):
     def transport(self) -> Any:
         """Something with ``write(bytes)``, for the fan-out."""
 
+    def uri(self) -> bytes:
+        """The URI of a request that waits for its response."""
+
     def begin_stream(self, response: Response) -> bool:
         """Send status, headers and what is there of the body, of a body without end. Returns whether the rest of
         the body is chunked (HTTP/1.1) or ends with the connection (HTTP/1.0)."""

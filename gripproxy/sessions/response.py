@@ -22,19 +22,17 @@ _FRAMING = frozenset((b"content-length", b"transfer-encoding", b"connection", b"
 class ResponseTerms:
     """What the backend said about a held response; equal terms are shared between holds.
 
-    ``response`` goes out at the timeout of ``timeout`` seconds; ``meta`` is the connection meta for filters; ``uri``
-    the request's URI, ``route`` what finds the route again, ``rate_key`` its id if it has one, ``debug`` whether errors
-    are told in full.
+    ``response`` goes out at the timeout of ``timeout`` seconds; ``meta`` is the connection meta for filters;
+    ``route`` what finds the route again, ``rate_key`` its id if it has one, ``debug`` whether errors are told in full.
     """
 
-    __slots__ = ("debug", "meta", "rate_key", "response", "route", "timeout", "uri")
+    __slots__ = ("debug", "meta", "rate_key", "response", "route", "timeout")
 
     def __init__(
         self,
         response: Response,
         timeout: int,
         meta: Mapping[bytes, bytes],
-        uri: bytes,
         route: object,
         rate_key: bytes,
         debug: bool,
@@ -42,7 +40,6 @@ class ResponseTerms:
         self.response = response
         self.timeout = timeout
         self.meta = meta
-        self.uri = uri
         self.route = route
         self.rate_key = rate_key
         self.debug = debug
@@ -51,7 +48,6 @@ class ResponseTerms:
         return (
             isinstance(other, ResponseTerms)
             and self.timeout == other.timeout
-            and self.uri == other.uri
             and self.route is other.route
             and self.debug == other.debug
             and self.meta == other.meta
@@ -114,6 +110,11 @@ class ResponseHold(Hold[ResponseTerms]):
         """The backend is to be asked again when no filter works any more."""
         self._because = because
         """Items the backend was asked again for before it gave this answer: (channel name, id)."""
+
+    @property
+    def uri(self) -> bytes:
+        """The request's URI, base of relative ones: the request is kept anyway, since it may be repeated."""
+        return self.outlet.uri()
 
     def on_confirmed(self) -> None:
         """All channels are confirmed: wait from now on, unless something was published since the backend looked."""

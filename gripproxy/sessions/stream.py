@@ -104,6 +104,11 @@ class StreamHold(Hold[StreamTerms]):
         self._filters: FilterQueue | None = None
         self._written = 0.0
 
+    @property
+    def uri(self) -> bytes:
+        """The request's URI, base of relative ones, if something needs it."""
+        return self.terms.uri
+
     def on_confirmed(self) -> None:
         """All channels are confirmed: status, headers and initial body go out, items may follow."""
         opening, self._opening = self._opening, None

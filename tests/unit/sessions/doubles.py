@@ -113,6 +113,9 @@ class Client:
         self.because: tuple[tuple[bytes, bytes], ...] = ()
         """What the last retry was for."""
 
+    def uri(self) -> bytes:
+        return b"http://h/"
+
     def begin_stream(self, response: Response) -> bool:
         self.log.append(("begin", response.code, response.body))
         return self.chunked

@@ -202,7 +202,7 @@ class TestConflict:
 
     def hold(self, house: House, prev_id: bytes | None) -> Client:
         client = Client()
-        terms = ResponseTerms(Response(200, b"OK", [], b"held"), 55, {}, b"http://h/", None, b"", False)
+        terms = ResponseTerms(Response(200, b"OK", [], b"held"), 55, {}, None, b"", False)
         ResponseHold(client, house.keeper, terms, 1).start([want(b"ch", prev_id)], 8)
         return client
 
@@ -497,7 +497,7 @@ def hold(world: World) -> None:
     prev_id = world.reads.pop(0)
     client = Client()
     world.polls.append((prev_id, client))
-    terms = ResponseTerms(Response(200, b"OK", [], b"held"), 55, {}, b"http://h/", None, b"", False)
+    terms = ResponseTerms(Response(200, b"OK", [], b"held"), 55, {}, None, b"", False)
     held = ResponseHold(client, world.house.keeper, terms, 1)
     world.holds.append(held)
     held.start([want(b"ch", prev_id)], 8)
@@ -553,7 +553,7 @@ class TestInsistence:
 
     def hold(self, house: House, because: tuple[tuple[bytes, bytes], ...] = ()) -> Client:
         client = Client()
-        terms = ResponseTerms(Response(200, b"OK", [], b"held"), 55, {}, b"http://h/", None, b"", False)
+        terms = ResponseTerms(Response(200, b"OK", [], b"held"), 55, {}, None, b"", False)
         ResponseHold(client, house.keeper, terms, 1, because).start([want(b"ch", b"5")], 8)
         return client
 

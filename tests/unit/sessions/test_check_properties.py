@@ -56,7 +56,7 @@ def test_an_item_answers_if_it_follows_and_else_the_backend_is_asked_with_the_la
     prev_id: bytes | None, arriving: list[tuple[str, bytes | None, bytes | None]]
 ) -> None:
     house, client, model = House(), Client(), Model(prev_id)
-    terms = ResponseTerms(Response(200, b"OK", [], b"held"), 55, ME, b"http://h/", None, b"", False)
+    terms = ResponseTerms(Response(200, b"OK", [], b"held"), 55, ME, None, b"", False)
     hold = ResponseHold(client, house.keeper, terms, 1)
     hold.start([want(b"ch", prev_id, "skip-self")], 8)
     house.confirm()

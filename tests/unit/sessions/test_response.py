@@ -33,7 +33,7 @@ class Poll:
         meta: dict[bytes, bytes] | None = None,
     ) -> None:
         self.client = Client()
-        terms = ResponseTerms(HELD, timeout, meta or {}, b"http://h/", None, b"", debug)
+        terms = ResponseTerms(HELD, timeout, meta or {}, None, b"", debug)
         self.hold = ResponseHold(self.client, house.keeper, terms, 1)
         self.hold.start(wanted or (want(b"ch"),), 8)
 
@@ -288,7 +288,7 @@ class TestEnds:
 
     def test_one_that_is_over_before_it_began_asks_for_nothing(self, house: House) -> None:
         client = Client()
-        hold = ResponseHold(client, house.keeper, ResponseTerms(HELD, 55, {}, b"", None, b"", False), 1)
+        hold = ResponseHold(client, house.keeper, ResponseTerms(HELD, 55, {}, None, b"", False), 1)
         hold.drain()
         hold.start([want(b"ch")], 8)
         assert client.take() == [("respond", HELD)]
@@ -301,7 +301,6 @@ def test_equal_terms_are_equal() -> None:
             "response": Response(200, b"OK", [], b"x"),
             "timeout": 5,
             "meta": {},
-            "uri": b"http://h/",
             "route": None,
             "rate_key": b"",
             "debug": False,
@@ -309,5 +308,5 @@ def test_equal_terms_are_equal() -> None:
         return ResponseTerms(**{**fields, **more})
 
     assert terms() == terms()
-    for field, other in (("response", HELD), ("timeout", 6), ("meta", {b"a": b"b"}), ("uri", b""), ("debug", True)):
+    for field, other in (("response", HELD), ("timeout", 6), ("meta", {b"a": b"b"}), ("debug", True)):
         assert terms() != terms(**{field: other})
