@@ -101,7 +101,7 @@ class Tally(Ledger):
         self.latencies = [0] * (len(LATENCIES) + 1)
         """Responses of backends by the time to their head, see LATENCIES; at the end slower ones."""
         self.waited = 0
-        """The sum of these times in ms."""
+        """The sum of these times in µs."""
         self.holds = [0, 0]
         """Requests held so far, by mode."""
         self.holding = [0, 0]
@@ -180,7 +180,7 @@ class Tally(Ledger):
         totals["questions"] = self.questions
         totals["gaps"] = self.gaps
         totals["recoveries"] = self.recoveries
-        totals["backend-ms"] = self.waited
+        totals["backend-us"] = self.waited
         for place, count in enumerate(self.latencies):
             if count:
                 totals[f"backend-latency-{place}"] = count
@@ -197,7 +197,10 @@ class Tally(Ledger):
         The lag of the event loop is the longest since the last call, in ms.
         """
         lag, self._lag = self._lag, 0.0
+        worker = self._worker
         gauges = {
+            "connected-http": worker.connections - len(worker.sockets),
+            "connected-websocket": len(worker.sockets),
             "lag": round(max(0.0, lag) * 1000),
             "queue": queue,
             "restarts": self._restarts,
@@ -209,7 +212,7 @@ class Tally(Ledger):
     def answered(self, seconds: float) -> None:
         """A backend has begun its response so long after it was asked."""
         self.latencies[bisect_left(LATENCIES, seconds)] += 1
-        self.waited += round(seconds * 1000)
+        self.waited += round(seconds * 1_000_000)
 
     # --- time
 

@@ -23,6 +23,9 @@ TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 MODES: Final = ("response", "stream")
 
+REASONS: Final = ("filter", "filter-queue", "unconfirmed", "message-hwm", "duplicate", "sequence")
+"""Reasons of drops. All are told from the beginning: a counter that comes to be with its first one has no increase."""
+
 
 class Workers(Protocol):
     """What is known of the workers' links."""
@@ -131,6 +134,13 @@ class Metrics:
                 family.add_metric([value], count)
             return family
 
+        def present(name: str, text: str, label: str, gauge: str, values: tuple[str, ...]) -> Metric:
+            family = GaugeMetricFamily(self._prefix + name, text, labels=[label])
+            for value in values:
+                now = sum(gauges.get(f"{gauge}-{value}", 0) for gauges in exchange.gauges.values())
+                family.add_metric([value], now)
+            return family
+
         def single(name: str, text: str, count: float) -> Metric:
             return CounterMetricFamily(self._prefix + name, text, value=count)
 
@@ -139,16 +149,14 @@ class Metrics:
         closed = {kind: of(f"closed-{kind}") for kind in kinds}
         yield labelled("connections_opened", "Connections of clients; an upgraded one is both kinds", "kind", opened)
         yield labelled("connections_closed", "Connections of clients that have ended", "kind", closed)
+        yield present("connections_open", "Connections of clients there are now", "kind", "connected", kinds)
         yield single("connections_refused", "Clients turned away because of a limit", of("connections-refused"))
         yield single("accept_pauses", "Times accepting paused for want of descriptors", of("accept-pauses"))
         yield single("bad_clients", "Clients disconnected for what they sent or did not send", of("bad-clients"))
         yield single("slow_clients", "Clients cut off because they did not read", of("slow-clients"))
         held = {mode: of(f"held-{mode}") for mode in MODES}
         yield labelled("holds", "Requests held", "mode", held)
-        present = GaugeMetricFamily(self._prefix + "held", "Requests held now", labels=["mode"])
-        for mode in MODES:
-            present.add_metric([mode], sum(gauges.get(f"held-{mode}", 0) for gauges in exchange.gauges.values()))
-        yield present
+        yield present("held", "Requests held now", "mode", "held", MODES)
         ways = {"pull": counters.pull, "sub": counters.sub, "http": counters.http, "command": counters.command}
         yield labelled("items_received", "Items taken in", "way", ways)
         yield single("items_invalid", "Items that could not be understood", counters.invalid)
@@ -156,7 +164,10 @@ class Metrics:
         yield single("items_passed", "Items handed to workers, each worker counted", counters.passed)
         delivery = exchange.delivery()
         yield single("deliveries", "Items written to or queued for a client", delivery.pop("written"))
-        drops = {name.removeprefix("dropped-"): count for name, count in delivery.items()}
+        drops = dict.fromkeys(REASONS, 0)
+        for name, count in delivery.items():
+            if name.startswith("dropped-"):  # clients that were cut off are no deliveries
+                drops[name.removeprefix("dropped-")] = count
         yield labelled("drops", "Deliveries not made, and items dropped as duplicates or out of order", "reason", drops)
         yield single("queue_overflows", "Times all that waited for a worker was dropped", counters.overflows)
         yield single("keep_alives", "Keep-alives sent", of("keep-alives"))
@@ -169,9 +180,9 @@ class Metrics:
         for side in ("client", "server"):
             for what in ("header_bytes", "content_bytes", "messages"):
                 values = {way: totals[f"{side}-{what.replace('_', '-')}-{way}"] for way in ("received", "sent")}
-                text = "WebSocket messages" if what == "messages" else what.replace("_", " ")
+                text = "WebSocket messages" if what == "messages" else what.replace("_", " ").capitalize()
                 other = "clients" if side == "client" else "backends"
-                yield labelled(f"{side}_{what}", f"{text.capitalize()} from and to {other}", "way", values)
+                yield labelled(f"{side}_{what}", f"{text} from and to {other}", "way", values)
         yield self._latencies(workers)
         yield from self._processes()
 
@@ -185,7 +196,7 @@ class Metrics:
             self._prefix + "backend_response_seconds",
             "Time from a request to the head of the backend's response",
             buckets=buckets,
-            sum_value=workers.get("backend-ms", 0) / 1000,
+            sum_value=workers.get("backend-us", 0) / 1_000_000,
         )
 
     def _processes(self) -> Iterator[Metric]:

@@ -240,7 +240,21 @@ class TestFigures:
         watched.answer()
         totals = watched.house.worker.tally.totals()
         assert totals["backend-latency-8"] == 1
-        assert totals["backend-ms"] == 300
+        assert totals["backend-us"] == 300_000
+
+    def test_answers_within_less_than_a_millisecond_add_up(self) -> None:
+        tally = Watched(watch=False).house.worker.tally
+        for _ in range(10):
+            tally.answered(0.0004)
+        assert tally.totals()["backend-us"] == 4000
+
+    def test_connections_there_are_now(self) -> None:
+        watched = Watched(watch=False)
+        browser = watched.ask()
+        tally = watched.house.worker.tally
+        assert tally.gauges(0) == {"connected-http": 1}
+        browser.transport.lose()
+        assert tally.gauges(0) == {}
 
 
 class TestConnections:

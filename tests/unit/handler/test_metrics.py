@@ -10,9 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from gripproxy import pipe
 from gripproxy.grip.item import Item, StreamFormat
 from gripproxy.grip.stats import FIGURES, LATENCIES
+from gripproxy.top.screen import MEANINGS
 from handler.api import ApiRequest
 from handler.exchange import Exchange
-from handler.metrics import Metrics
+from handler.metrics import REASONS, Metrics
 
 
 class Worker:
@@ -97,23 +98,40 @@ def test_what_workers_tell(house: House) -> None:
             "questions": 8,
             "slow-clients": 6,
         },
-        {"held-stream": 5},
+        {"held-stream": 5, "connected-http": 8, "connected-websocket": 2},
     )
     samples = house.samples()
     assert samples["pp_connections_opened_total{kind=http}"] == 9
     assert samples["pp_connections_closed_total{kind=http}"] == 4
     assert samples["pp_connections_opened_total{kind=websocket}"] == 2
+    assert samples["pp_connections_open{kind=http}"] == 8
+    assert samples["pp_connections_open{kind=websocket}"] == 2
     assert samples["pp_holds_total{mode=stream}"] == 7
     assert samples["pp_held{mode=stream}"] == 5
     assert samples["pp_held{mode=response}"] == 0
     assert samples["pp_deliveries_total"] == 100
     assert samples["pp_drops_total{reason=filter}"] == 3
-    assert samples["pp_drops_total{reason=duplicate}"] == 0
     assert samples["pp_gaps_total"] == 1
     assert samples["pp_recoveries_total"] == 2
     assert samples["pp_recovery_requests_total{kind=link}"] == 1
     assert samples["pp_recovery_requests_total{kind=socket}"] == 8
     assert samples["pp_slow_clients_total"] == 6
+
+
+def test_every_reason_of_a_drop_is_there_from_the_beginning(house: House) -> None:
+    """A counter that comes to be with its first drop has no increase that Prometheus would see."""
+    reasons = {"filter", "filter-queue", "unconfirmed", "message-hwm", "duplicate", "sequence"}
+    drops = {name: value for name, value in house.samples().items() if "_drops_" in name}
+    assert drops == {f"pp_drops_total{{reason={reason}}}": 0 for reason in reasons}
+    # Clients that were cut off are no deliveries; a reason of a newer worker is told.
+    house.told({"dropped-filter": 3, "dropped-news": 1, "slow-clients": 6})
+    drops = {name: value for name, value in house.samples().items() if "_drops_" in name and value}
+    assert drops == {"pp_drops_total{reason=filter}": 3, "pp_drops_total{reason=news}": 1}
+
+
+def test_the_reasons_are_those_that_the_view_knows() -> None:
+    """Names stand in several places: of the metrics, and of `gripproxy top`."""
+    assert {f"dropped-{reason}" for reason in REASONS} == {name for name in MEANINGS if name.startswith("dropped-")}
 
 
 def test_intake_by_way(house: House) -> None:
@@ -126,13 +144,13 @@ def test_intake_by_way(house: House) -> None:
 
 
 def test_latencies_are_a_histogram(house: House) -> None:
-    house.told({"backend-latency-0": 2, f"backend-latency-{len(LATENCIES)}": 1, "backend-ms": 61_500})
+    house.told({"backend-latency-0": 2, f"backend-latency-{len(LATENCIES)}": 1, "backend-us": 61_500_200})
     samples = house.samples()
     assert samples["pp_backend_response_seconds_bucket{le=0.001}"] == 2
     assert samples["pp_backend_response_seconds_bucket{le=60.0}"] == 2
     assert samples["pp_backend_response_seconds_bucket{le=+Inf}"] == 3
     assert samples["pp_backend_response_seconds_count"] == 3
-    assert samples["pp_backend_response_seconds_sum"] == 61.5
+    assert samples["pp_backend_response_seconds_sum"] == 61.5002
 
 
 def test_processes(house: House) -> None:
