@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from gripproxy.config import AccessPolicy
-from gripproxy.edge.parser import BadResponse, ResponseParser
+from gripproxy.edge.heads import ResponseHead
+from gripproxy.edge.responseparser import BadResponse, ResponseParser
 from gripproxy.routes import Target
 
-__all__ = ["BackendConnection", "BackendPool", "Blocked", "HostPool", "Sink"]
+__all__ = ["BackendConnection", "BackendPool", "Blocked", "HostPool", "Sink", "WholeSink"]
 
 HIGH_WATER: Final = 128 * 1024
 """Bytes of request body that may wait in a backend connection before the client is not read."""
@@ -50,15 +51,24 @@ class Sink(Protocol):
         """The backend does not take the body as fast as it comes, or does again."""
 
 
+class WholeSink(Sink, Protocol):
+    """A sink that can do with all of a response at once."""
+
+    def on_whole(self, head: ResponseHead, data: bytes) -> None:
+        """Instead of the calls for head, body and end: ``data`` is a whole response with that head, to be relayed."""
+
+
 class BackendConnection(asyncio.Protocol):
     """One connection to a backend; at most one request on it at a time."""
 
-    __slots__ = ("_loop", "_parser", "_pool", "_transport", "answered", "idle_since", "reused", "sink")
+    __slots__ = ("_parser", "_paused", "_pool", "_transport", "_whole", "answered", "idle_since", "reused", "sink")
 
     def __init__(self, pool: HostPool) -> None:
         self._pool = pool
         self._parser = ResponseParser(self)
         self._transport: asyncio.Transport | None = None
+        self._paused = False
+        self._whole: WholeSink | None = None
         self.sink: Sink | None = None
         self.reused = False
         self.answered = False
@@ -69,10 +79,11 @@ class BackendConnection(asyncio.Protocol):
         """Bytes of the header lines of the response."""
         return self._parser.head_size
 
-    def send(self, data: bytes, head: bool, upgrade: bool = False) -> None:
+    def send(self, data: bytes, head: bool, upgrade: bool = False, whole: WholeSink | None = None) -> None:
         """Send a request's head (and what is there of its body); ``head``: its method is HEAD, ``upgrade``: it asks
-        for a WebSocket."""
+        for a WebSocket. ``whole``: the sink, if it may get a response that is only to be relayed in one piece."""
         self.answered = False
+        self._whole = whole
         self._parser.expect(head, upgrade)
         if self._transport is not None:
             self._transport.write(data)
@@ -84,24 +95,27 @@ class BackendConnection(asyncio.Protocol):
 
     def pause(self) -> None:
         """Read no more of the response for now."""
-        if self._transport is not None and self._transport.is_reading():
+        if self._transport is not None and not self._paused:
+            self._paused = True
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Undo ``pause``."""
-        if self._transport is not None and not self._transport.is_reading():
+        if self._transport is not None and self._paused:
+            self._paused = False
             self._transport.resume_reading()
 
     def release(self) -> None:
         """The response is complete and the sink done with it: keep the connection for another request, or close it."""
-        self.sink = None
+        self.sink = self._whole = None
         transport = self._transport
         if transport is None:
             return
         if not self._parser.reusable or self._parser.asked or transport.is_closing():
             transport.close()
             return
-        if not transport.is_reading():
+        if self._paused:
+            self._paused = False
             transport.resume_reading()
         self.reused = True
         self._pool.put(self)
@@ -109,7 +123,7 @@ class BackendConnection(asyncio.Protocol):
     def detach(self) -> tuple[asyncio.Transport, bytes]:
         """Give the transport away after a 101, with what came behind it; this object is done."""
         transport, self._transport = self._transport, None
-        self.sink = None
+        self.sink = self._whole = None
         assert transport is not None
         rest = self._parser.rest
         self._parser.close()
@@ -117,7 +131,7 @@ class BackendConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once; the sink is not told."""
-        self.sink = None
+        self.sink = self._whole = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -128,8 +142,14 @@ class BackendConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=HIGH_WATER)
 
     def data_received(self, data: bytes) -> None:
-        sink = self.sink
         self.answered = True
+        whole = self._whole
+        if whole is not None:
+            head = self._parser.known(data)
+            if head is not None:
+                whole.on_whole(head, data)
+                return
+        sink = self.sink
         try:
             self._parser.feed(data)
         except BadResponse as error:
@@ -165,6 +185,7 @@ class BackendConnection(asyncio.Protocol):
 
     def _break(self, why: str, clean: bool = True) -> None:
         sink, self.sink = self.sink, None
+        self._whole = None
         self._pool.discard(self)
         if self._transport is not None:
             self._transport.abort()
@@ -297,17 +318,11 @@ class BackendPool:
 
     def host(self, target: Target, server_name: str) -> HostPool:
         """Return the pool of a target; ``server_name`` is what its certificate is checked against."""
-        name = (target.host if target.trust_connect_host else server_name) if target.ssl else ""
-        key = (
-            target.host,
-            target.port,
-            target.ssl,
-            name,
-            target.insecure,
-            target.untrusted,
-            target.client_cert,
-            target.client_key,
-        )
+        name = ""
+        key: tuple[object, ...] = (target.host, target.port, target.untrusted)
+        if target.ssl:
+            name = target.host if target.trust_connect_host else server_name
+            key += (name, target.insecure, target.client_cert, target.client_key)
         pool = self._hosts.get(key)
         if pool is None:
             if len(self._hosts) > 4096:

@@ -105,6 +105,11 @@ class ClientConnection(asyncio.Protocol):
             parser = self._parser = RequestParser(self, self._worker.config.runner.client_buffer_size)
         elif exchange is None and self._hold is None:
             begins = parser.between
+        if exchange is None and self._hold is None and not self._queue:
+            request = parser.known(data)
+            if request is not None:
+                self._begin(request)
+                return
         try:
             parser.feed(data)
         except BadRequest as error:
@@ -195,26 +200,30 @@ class ClientConnection(asyncio.Protocol):
         while self._queue and self._exchange is None and self._hold is None and not self._flags & CLOSING:
             request = self._queue.popleft()
             self._ahead = max(0, self._ahead - request.size)
-            self._flags &= _BETWEEN
-            worker = self._worker
-            worker.requests += 1
-            if worker.retiring:
-                request.keep_alive = False
-            kind = Opening if request.upgrade is not None else Exchange
-            exchange = self._exchange = kind(self, worker, request, worker.next_serial())
-            self.deadline = NEVER
-            worker.in_flight += 1
-            if worker.in_flight > worker.max_requests:
-                worker.refused(self, f"{worker.max_requests} requests are being proxied", "max_open_requests")
-                request.keep_alive = False
-                self.send_response(error_response(503, "Service unavailable."), request)
-                break
-            if not request.complete:
-                self.deadline = worker.clock() + worker.config.proxy.client_body_timeout
-                if request.expect and request.minor and not request.body:
-                    self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            exchange.start()
+            self._begin(request)
         self._flags &= ~ADVANCING
+
+    def _begin(self, request: Request) -> None:
+        """Begin a request: nothing is in flight."""
+        self._flags &= _BETWEEN
+        worker = self._worker
+        worker.requests += 1
+        if worker.retiring:
+            request.keep_alive = False
+        kind = Opening if request.upgrade is not None else Exchange
+        exchange = self._exchange = kind(self, worker, request, worker.next_serial())
+        self.deadline = NEVER
+        worker.in_flight += 1
+        if worker.in_flight > worker.max_requests:
+            worker.refused(self, f"{worker.max_requests} requests are being proxied", "max_open_requests")
+            request.keep_alive = False
+            self.send_response(error_response(503, "Service unavailable."), request)
+            return
+        if not request.complete:
+            self.deadline = worker.clock() + worker.config.proxy.client_body_timeout
+            if request.expect and request.minor and not request.body:
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        exchange.start()
 
     def _bad(self, error: BadRequest) -> None:
         """The client sent what is no request: say so once, then close."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-__all__ = ["PIECE", "BodyDecoder", "DecodingError"]
+__all__ = ["CODINGS", "PIECE", "BodyDecoder", "DecodingError"]
 
 PIECE: Final = 64 * 1024
 """Decoded bytes produced at a time: what a small body can grow to has no bound."""
 
 _GZIP: Final = 47
 _DEFLATE: Final = 15
-_WINDOWS: Final = {b"gzip": _GZIP, b"x-gzip": _GZIP, b"deflate": _DEFLATE}
+CODINGS: Final = {b"gzip": _GZIP, b"x-gzip": _GZIP, b"deflate": _DEFLATE}
+"""Content codings that are decoded, each with what zlib is to be told."""
 
 
 class DecodingError(ValueError):
@@ -33,7 +34,7 @@ class BodyDecoder:
     @classmethod
     def of(cls, coding: bytes) -> BodyDecoder | None:
         """Return a decoder for a Content-Encoding, None for one that is passed on as it is."""
-        window = _WINDOWS.get(coding.strip().lower())
+        window = CODINGS.get(coding.strip().lower())
         return None if window is None else cls(window)
 
     @property

@@ -12,14 +12,14 @@ from gripproxy.edge.backend import BackendConnection, Blocked, HostPool
 from gripproxy.edge.decoding import BodyDecoder, DecodingError
 from gripproxy.edge.encoding import error_response, framing_lines
 from gripproxy.edge.forwarding import FORWARD_METHODS_IDEMPOTENT, Forwarder, host_name
+from gripproxy.edge.heads import ResponseHead, relayed_lines
 from gripproxy.edge.holding import begin_hold, passes_through
-from gripproxy.edge.names import CODING, DROP, GRIP, LENGTH, RESPONSE_NAMES, TYPE
 from gripproxy.edge.parser import Request
 from gripproxy.edge.routing import find_route, has_events, is_secure
 from gripproxy.edge.testbackend import test_response
 from gripproxy.grip.cors import cors_headers
 from gripproxy.grip.filters import FilterError, ResponseFilter
-from gripproxy.grip.instruct import INSTRUCT_TYPE, InstructError, parse_instruct
+from gripproxy.grip.instruct import InstructError, parse_instruct
 from gripproxy.grip.response import Response
 from gripproxy.routes import Route
 from gripproxy.tally import NOBODY
@@ -192,7 +192,11 @@ class Exchange:
             body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
         head = forwarder.head(request, length, client.peer, self.secure, self.trusted, self._last_ids)
         self.figures.server_header_bytes_sent += len(head)
-        connection.send(head + body if body else head, request.method == b"HEAD")
+        is_head = request.method == b"HEAD"
+        # What is to be done with a head that came before is known only for the common case.
+        common = request.complete and request.keep_alive and request.minor and not is_head
+        whole = self if common and self.route is not None and not self._worker.cors(self.route) else None
+        connection.send(head + body if body else head, is_head, whole=whole)
         if not request.complete:
             client.resume()
             if self._kept_size > GRIP_REQUEST_MAX:
@@ -263,23 +267,9 @@ class Exchange:
         if self._asked:
             worker.tally.answered(now - self._asked)
         self.deadline = now + worker.config.proxy.backend_body_timeout
-        line = b": ".join
-        out = [b"HTTP/1.%d %d %b" % (request.minor, code, reason)]
-        grip = sized = False
-        for header in headers:
-            kind = RESPONSE_NAMES[header[0]]
-            if kind:
-                if kind == DROP:
-                    continue
-                if kind == LENGTH:
-                    sized = True
-                elif kind == GRIP or (kind == TYPE and header[1].partition(b";")[0].strip().lower() == INSTRUCT_TYPE):
-                    grip = True
-                elif kind == CODING and request.method != b"HEAD":
-                    self._decoder = BodyDecoder.of(header[1])
-                    if self._decoder is not None:
-                        continue
-            out.append(line(header))
+        lines, grip, sized, coding = relayed_lines(headers, request.method != b"HEAD")
+        if coding is not None:
+            self._decoder = BodyDecoder.of(coding)
         if self._backend is not None:
             figures.server_header_bytes_received += self._backend.head_size
         if grip and not route.no_grip and not self.trusted:
@@ -290,34 +280,38 @@ class Exchange:
         self._way = RELAY
         self._code = code
         if worker.cors(route):
-            out += map(line, cors_headers(request.headers, headers))
+            lines += map(b": ".join, cors_headers(request.headers, headers))
         if self._decoder is not None and sized:
             sized = False
-            out = [header for header in out if header[:15].lower() != b"content-length:"]
+            lines = [line for line in lines if line[:15].lower() != b"content-length:"]
         if request.method != b"HEAD" and code != 204 and code != 304 and not sized:
             self._chunked = bool(request.minor)
             request.keep_alive = request.keep_alive and self._chunked
-        out.append(framing_lines(request.minor, self._chunked, request.keep_alive, worker.retiring))
-        self._head = b"\r\n".join(out)
+        first = b"HTTP/1.%d %d %b" % (request.minor, code, reason)
+        end = framing_lines(request.minor, self._chunked, request.keep_alive, worker.retiring)
+        self._head = b"\r\n".join([first, *lines, end])
         figures.client_header_bytes_sent += len(self._head)
 
-    def on_body(self, data: bytes) -> None:
-        figures, size = self.figures, len(data)
+    def on_whole(self, head: ResponseHead, data: bytes) -> None:
+        figures, size, worker = self.figures, head.length, self._worker
+        worker.tally.answered(worker.clock() - self._asked)
+        figures.server_header_bytes_received += head.size
         figures.server_content_bytes_received += size
+        figures.client_header_bytes_sent += len(head.relay)
+        figures.client_content_bytes_sent += size
+        self._size = size
+        self.client.write(data if head.same else head.relay + data[head.end :])
+        backend, self._backend = self._backend, None
+        assert backend is not None
+        backend.release()
+        self._log(head.code)
+        self.client.finished(True)
+
+    def on_body(self, data: bytes) -> None:
+        self.figures.server_content_bytes_received += len(data)
         if self._decoder is not None:
             self._decoder.put(data)
             self._decode(self._decoder)
-        elif self._way == RELAY:
-            # The head leaves with the first of the body: one system call for most responses.
-            self._size += size
-            figures.client_content_bytes_sent += size
-            head = self._head
-            if self._chunked:
-                data = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
-            if head:
-                self._head, self._sent = b"", True
-                data = head + data
-            self.client.write(data)
         else:
             self._body(data)
 
@@ -327,8 +321,13 @@ class Exchange:
             self._size += len(data)
             self.figures.client_content_bytes_sent += len(data)
             if data:
-                self._flush()
-                self.client.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+                if self._chunked:
+                    data = b"%x\r\n%b\r\n" % (len(data), data)
+                if self._head:
+                    # The head leaves with the first of the body: one system call for most responses.
+                    data = self._head + data
+                    self._head, self._sent = b"", True
+                self.client.write(data)
         elif self._way == BUFFER:
             self._parts.append(data)
             self._size += len(data)

@@ -86,6 +86,11 @@ def grip_last(last_ids: Sequence[tuple[bytes, bytes]]) -> bytes:
     )
 
 
+def _forwarded_for(rule: ForwardedFor, values: Sequence[bytes], peer: Callable[[], bytes]) -> bytes:
+    addresses = rule.apply(list(values), peer())
+    return b"X-Forwarded-For: %b\r\n" % addresses if addresses else b""
+
+
 def host_name(host: bytes) -> bytes:
     """Return a Host header's host without its port, lower-case; an IPv6 address keeps its brackets off."""
     if host.startswith(b"["):
@@ -152,6 +157,10 @@ class Forwarder:
         }
         """What is done with a client's headers: of requests, of handshakes, of what is posted for WebSockets."""
         self._default_port = b":443" if target.ssl else b":80"
+        self._https = self._proto(b"https")
+        shown = str(target)
+        self.loggable = shown.encode() if shown.isascii() and shown.isprintable() else None
+        """The target as it may stand in a log line; None if something of it has to be escaped."""
 
     def trusted(self, request: Request) -> bool:
         """Whether the client is a GRIP proxy that signed with ``upstream_key`` (docs/grip.md §2.4)."""
@@ -199,15 +208,21 @@ class Forwarder:
         ``length`` is the body's length in bytes, None if it is sent chunked; ``peer()`` gives the client's address,
         ``secure`` says that the client came by TLS; ``last_ids`` become Grip-Last lines (docs/grip.md §6.5).
         """
-        before, after = self._parts(request, request.method, length, peer, b"https" if secure else b"", trusted)
-        out = [before]
-        if not trusted:
-            out.append(self.grip_headers())
+        known = request.head
+        if known is not None and known.forwarder is self and not trusted:
+            lines, forwarded = known.lines
+        else:
+            lines, forwarded = self._lines(request, length, trusted)
+            if known is not None and not trusted:
+                known.forwarder, known.lines = self, (lines, forwarded)
+        grip = b"" if trusted else self.grip_headers()
         if last_ids:
-            out.append(grip_last(last_ids))
-        out.append(after)
-        out.append(b"\r\n")
-        return b"".join(out)
+            grip += grip_last(last_ids)
+        after = self._https if secure else b""
+        rule = self._settings.forwarded_for_trusted if trusted else self._settings.forwarded_for
+        if rule:
+            after += _forwarded_for(rule, forwarded, peer)
+        return b"%b %b HTTP/1.1\r\n%b%b%b\r\n" % (request.method, self.path(request.target), lines, grip, after)
 
     def socket_parts(
         self, request: Request, over_http: bool, peer: Callable[[], bytes], secure: bool, trusted: bool
@@ -218,26 +233,33 @@ class Forwarder:
         """
         method = b"POST" if over_http else b"GET"
         drops = _OVER_HTTP_DROPPED if over_http else _HANDSHAKE_DROPPED
-        before, after = self._parts(request, method, None, peer, b"wss" if secure else b"", trusted, drops)
+        lines, forwarded = self._lines(request, None, trusted, drops)
+        before = b"%b %b HTTP/1.1\r\n%b" % (method, self.path(request.target), lines)
         if not self.route.no_grip:
             before += b"Sec-WebSocket-Extensions: grip\r\n"
+        after = self._proto(b"wss") if secure else b""
+        rule = self._settings.forwarded_for_trusted if trusted else self._settings.forwarded_for
+        if rule:
+            after += _forwarded_for(rule, forwarded, peer)
         return before, after
 
-    def _parts(
-        self,
-        request: Request,
-        method: bytes,
-        length: int | None,
-        peer: Callable[[], bytes],
-        proto: bytes,
-        trusted: bool,
-        socket_drops: frozenset[bytes] | None = None,
-    ) -> tuple[bytes, bytes]:
-        """Return the lines before and behind the GRIP ones; ``proto`` is what X-Forwarded-Proto says, if anything."""
+    def _proto(self, proto: bytes) -> bytes:
+        """Return the lines that tell the backend how the client came."""
+        say = self._settings.set_proto
+        if say == "false":
+            return b""
+        line = b"X-Forwarded-Proto: %b\r\n" % proto
+        return line + b"X-Forwarded-Protocol: %b\r\n" % proto if say == "true" else line
+
+    def _lines(
+        self, request: Request, length: int | None, trusted: bool, socket_drops: frozenset[bytes] | None = None
+    ) -> tuple[bytes, tuple[bytes, ...]]:
+        """Return the lines of a client's head that are passed on, with what belongs to them, and the values of its
+        X-Forwarded-For if there is a rule for it."""
         settings, kinds = self._settings, self._kinds[socket_drops]
         host = self.host(request.host)
         line = b": ".join
-        out = [b"%b %b HTTP/1.1" % (method, self.path(request.target))]
+        out: list[bytes] = []
         if request.host is None:
             out.append(b"Host: %b" % host)
         has_length = False
@@ -291,13 +313,4 @@ class Forwarder:
         if settings.cdn_token:
             out.append(b"CDN-Loop: %b" % cdn_loop(loops, settings.cdn_token))
         out.append(b"")
-        after = b""
-        if proto and settings.set_proto != "false":
-            after = b"X-Forwarded-Proto: %b\r\n" % proto
-            if settings.set_proto == "true":
-                after += b"X-Forwarded-Protocol: %b\r\n" % proto
-        if collect_forwarded:
-            addresses = rule.apply(forwarded, peer())
-            if addresses:
-                after += b"X-Forwarded-For: %b\r\n" % addresses
-        return b"\r\n".join(out), after
+        return b"\r\n".join(out), tuple(forwarded)

@@ -1,10 +1,12 @@
-"""The one place that knows httptools (llhttp): bytes of a connection in, requests and responses out.
+"""The one place that knows httptools (llhttp), with ``gripproxy.edge.responseparser``: bytes of a client's connection
+in, requests out.
 
 llhttp refuses most of what request smuggling needs: bare LF, folded headers, a length beside a coding, lengths that
 differ, spaces before a colon, control characters in chunk extensions. What it leaves open is settled here: trailers
 arrive as headers after the head and are dropped; head bytes are counted; any coding but ``chunked``, and any coding on
-HTTP/1.0, is refused; CONNECT is refused; an Upgrade we do not speak does not swallow the request behind it; a HEAD
-answer has no body whatever its length says; a response without length ends with the connection.
+HTTP/1.0, is refused; CONNECT is refused; an Upgrade we do not speak does not swallow the request behind it.
+
+A request without a body whose header lines came before, byte for byte, is not parsed again (``known``).
 """
 
 from __future__ import annotations
@@ -14,17 +16,20 @@ from typing import Any, Final, Protocol
 
 import httptools
 
+from gripproxy.edge.heads import HEAD_END, REQUESTS, RequestHead
 from gripproxy.edge.names import Names
 
-__all__ = ["BadRequest", "BadResponse", "Request", "RequestParser", "ResponseParser", "parse_packed"]
+__all__ = ["BadRequest", "Request", "RequestParser", "parse_packed"]
 
 _REQUEST_LINE: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ \S+ HTTP/1\.[01]\r\n")
 
+_COMMON_LINE: Final = re.compile(rb"(GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS) (/[!-~]*) HTTP/1\.1(?=\r\n)").match
+"""A request line whose header lines mean the same whatever else is in it; llhttp takes each."""
+
 UPGRADE_WEBSOCKET: Final = b"websocket"
 
-RESPONSE_HEAD_MAX: Final = 256 * 1024
-"""Bytes the head of a backend's response may have."""
-
+LINE_REST: Final = 14
+"""Bytes of a request line beside method and target, and of the blank line."""
 
 HOST, EXPECT, UPGRADE, CHECK, LENGTH, CODING = range(1, 7)
 _REQUEST_KINDS: Final = Names(
@@ -39,9 +44,6 @@ _REQUEST_KINDS: Final = Names(
 )
 """Headers of a request that mean something here."""
 
-_RESPONSE_KINDS: Final = Names(lambda name: int(name in (b"content-length", b"transfer-encoding")))
-"""Headers of a response that say where its body ends."""
-
 
 class BadRequest(ValueError):
     """The client's fault: what it sent is not a request we take.
@@ -55,23 +57,21 @@ class BadRequest(ValueError):
         self.reason = reason
 
 
-class BadResponse(ValueError):
-    """The backend's fault: what it sent is not an HTTP/1 response."""
-
-
 class Request:
     """One client request: head complete, body arriving.
 
     ``length`` is the announced body length in bytes, -1 for a chunked body. ``body`` collects what has arrived and was
-    not passed on yet; ``complete`` says that nothing more will come. ``size``: bytes of head and body so far.
+    not passed on yet; ``complete`` says that nothing more will come. ``size``: bytes of head and body so far. ``head``
+    is what is known of its header lines if they came before.
     """
 
     __slots__ = (
+        "_headers",
         "body",
         "check",
         "complete",
         "expect",
-        "headers",
+        "head",
         "host",
         "keep_alive",
         "length",
@@ -82,20 +82,48 @@ class Request:
         "upgrade",
     )
 
-    def __init__(self, method: bytes, target: bytes, headers: list[tuple[bytes, bytes]], minor: int) -> None:
+    def __init__(
+        self,
+        method: bytes,
+        target: bytes,
+        headers: list[tuple[bytes, bytes]] | None,
+        minor: int,
+        head: RequestHead | None = None,
+    ) -> None:
         self.method = method
         self.target = target
-        self.headers = headers
+        self._headers = headers
         self.minor = minor
-        self.host: bytes | None = None
         self.keep_alive = True
         self.length = 0
         self.expect = False
         self.upgrade: bytes | None = None
-        self.check = False
         self.body: list[bytes] = []
-        self.complete = False
-        self.size = 0
+        self.head = head
+        if head is not None:
+            self.host = head.host
+            self.check = head.check
+            self.complete = True
+            self.size = len(method) + len(target) + head.size + LINE_REST
+        else:
+            self.host = None
+            self.check = False
+            self.complete = False
+            self.size = 0
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Names and values in order."""
+        headers = self._headers
+        if headers is None:
+            # A copy: what is kept of heads is everybody's.
+            headers = self._headers = list(self.head.headers) if self.head is not None else []
+        return headers
+
+    @headers.setter
+    def headers(self, headers: list[tuple[bytes, bytes]]) -> None:
+        self._headers = headers
+        self.head = None
 
     def pack(self, body: bytes) -> bytes:
         """Return the request as the bytes of an HTTP/1 message, small enough to keep while it is held.
@@ -134,6 +162,7 @@ class RequestParser:
         "_current",
         "_headers",
         "_limit",
+        "_new",
         "_owner",
         "_parser",
         "_target",
@@ -154,6 +183,8 @@ class RequestParser:
         self._current: Request | None = None
         self._trailer = False
         self._unseen = 0
+        self._new = b""
+        """Header lines to be kept if they are those of a whole request, while they are parsed."""
         self._body_of: Request | None = None
         """A request with a body and an Upgrade that nobody follows, until its body is parsed."""
         self.upgraded = False
@@ -172,13 +203,33 @@ class RequestParser:
         """Whether a head has begun and is not complete."""
         return self._current is None and self._count > 0
 
+    def known(self, data: bytes) -> Request | None:
+        """Return the request that ``data`` is if it is a whole one whose header lines came before; else feed it.
+
+        To be asked with what is read first, when nothing of a request was fed. The owner is not told of the request.
+        """
+        if self._count or self.upgraded or self.closing:
+            return None
+        line = _COMMON_LINE(data)
+        if line is None:
+            return None
+        block = data[line.end() :]
+        head = REQUESTS.get(block)
+        if head is None:
+            if block.find(HEAD_END) == len(block) - 4 and REQUESTS.again(block):
+                self._new = block
+            return None
+        request = Request(line[1], line[2], None, 1, head)
+        return request if request.size <= self._limit else None
+
     def feed(self, data: bytes) -> None:
         """Parse ``data``. Raises BadRequest, after which the parser is not to be used again."""
         while data and not self.closing:
             if self.upgraded:
                 self.rest += data
-                return
+                break
             data = self._feed(data)
+        self._new = b""
 
     def _feed(self, data: bytes) -> bytes:
         """Parse ``data`` and return what is left of it behind an Upgrade that nobody follows."""
@@ -267,7 +318,7 @@ class RequestParser:
             raise BadRequest("CONNECT is not supported", 405, b"Method Not Allowed")
         request = Request(method, self._target, headers, 1 if version == "1.1" else 0)
         request.keep_alive = parser.should_keep_alive()
-        size = len(self._target) + len(method) + 14
+        size = len(self._target) + len(method) + LINE_REST
         hosts = 0
         for name, value in headers:
             size += len(name) + len(value) + 4
@@ -340,8 +391,18 @@ class RequestParser:
         if request is not None:
             if not request.keep_alive:
                 self.closing = True
+            elif self._new and not request.length and request.upgrade is None:
+                self._keep(request)
             request.complete = True
             self._owner.request_complete(request)
+
+    def _keep(self, request: Request) -> None:
+        """Keep what the header lines say: they are all of the request but its line."""
+        parser = self._parser
+        if parser.should_upgrade() or request.expect:
+            return
+        size = request.size - len(request.method) - len(request.target) - LINE_REST
+        REQUESTS.keep(self._new, RequestHead(request.headers, request.host, request.check, size))
 
 
 class _PackedOwner:
@@ -370,176 +431,3 @@ def parse_packed(packed: bytes) -> Request:
     assert request is not None
     assert request.complete
     return request
-
-
-class ResponseOwner(Protocol):
-    """Who is told about responses: a backend connection."""
-
-    def response_begun(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None: ...
-    def response_body(self, data: bytes) -> None: ...
-    def response_complete(self) -> None: ...
-    def interim_response(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None: ...
-
-
-class ResponseParser:
-    """Parses what a backend answers on one connection, one response per ``expect`` call.
-
-    After ``response_complete`` any further byte is an error: nothing was asked.
-    """
-
-    __slots__ = (
-        "_bodyless",
-        "_head_size",
-        "_headers",
-        "_interim",
-        "_owner",
-        "_parser",
-        "_reason",
-        "_trailer",
-        "_upgrade",
-        "asked",
-        "begun",
-        "head_size",
-        "rest",
-        "reusable",
-        "switched",
-        "to_eof",
-    )
-
-    def __init__(self, owner: ResponseOwner) -> None:
-        self._owner = owner
-        self._parser: Any = httptools.HttpResponseParser(self)
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._reason = b""
-        self._bodyless = False
-        self._head_size = 0
-        self._trailer = False
-        self._interim = False
-        self.asked = False
-        """A request was sent and its response is not complete."""
-        self.begun = False
-        """The head of the final response is complete."""
-        self.head_size = 0
-        """Bytes of the header lines of the newest final response."""
-        self.to_eof = False
-        """The response has no length: it ends when the backend closes."""
-        self.switched = False
-        """The backend answered 101."""
-        self.rest = b""
-        self._upgrade = False
-        self.reusable = True
-        """Another request may be sent on this connection after the response."""
-
-    def expect(self, head: bool, upgrade: bool = False) -> None:
-        """A request was sent; ``head`` says that its method was HEAD (RFC 9112 §6.3: no body in the answer),
-        ``upgrade`` that it asked for a WebSocket: then 101 is an answer, and ``rest`` has what came behind it."""
-        self._upgrade = upgrade
-        self.asked = True
-        self.begun = False
-        self.to_eof = False
-        self._head_size = 0
-        self._bodyless = head
-
-    def feed(self, data: bytes) -> None:
-        """Parse ``data``. Raises BadResponse, after which the connection is of no use."""
-        if not self.asked:
-            raise BadResponse("bytes that answer no request")
-        if not self.begun:
-            self._head_size += len(data)
-            if self._head_size > RESPONSE_HEAD_MAX + 65536:
-                raise BadResponse(f"its head has more than {RESPONSE_HEAD_MAX} bytes")
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as error:
-            if not self.switched:
-                raise BadResponse("a switch of protocols nobody asked for") from error
-            self.rest = data[error.args[0] :]
-        except httptools.HttpParserCallbackError as error:
-            cause = error.__context__
-            if isinstance(cause, BadResponse):
-                raise cause from None
-            raise
-        except httptools.HttpParserError as error:
-            if self.begun and not self.asked:
-                # Complete, with something behind it: the answer stands, the connection does not.
-                self.reusable = False
-                return
-            raise BadResponse(str(error)) from error
-
-    def close(self) -> None:
-        """Let go of the parser: it and this object refer to each other, and would wait for the collector."""
-        self._parser = None
-
-    def eof(self) -> bool:
-        """The backend closed. Returns whether that completed a response (one without length)."""
-        if self.asked and self.begun and self.to_eof:
-            self.asked = False
-            self._owner.response_complete()
-            return True
-        return False
-
-    def on_message_begin(self) -> None:
-        if not self.asked:
-            self.reusable = False
-        self._headers = []
-        self._reason = b""
-        self._trailer = False
-
-    def on_status(self, reason: bytes) -> None:
-        self._reason += reason
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._trailer:
-            self._headers.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        self._trailer = True
-        if not self.asked:
-            return
-        parser = self._parser
-        code: int = parser.get_status_code()
-        self._interim = False
-        if 100 <= code < 200:
-            if code == 101:
-                if not self._upgrade:
-                    raise BadResponse("101 to a request that asked for no other protocol")
-                self.switched = self.begun = True
-                self.reusable = False
-                self._owner.response_begun(code, self._reason, self._headers)
-                return
-            self._interim = True
-            self._owner.interim_response(code, self._reason, self._headers)
-            return
-        size, framed = 0, False
-        for name, value in self._headers:
-            size += len(name) + len(value) + 4
-            if _RESPONSE_KINDS[name]:
-                framed = True
-        self.head_size = size
-        if size > RESPONSE_HEAD_MAX:
-            raise BadResponse(f"its head has more than {RESPONSE_HEAD_MAX} bytes")
-        self.begun = True
-        self.reusable = parser.should_keep_alive()
-        if not self._bodyless and code != 204 and code != 304:
-            self.to_eof = not framed
-            if not framed:
-                self.reusable = False
-        self._owner.response_begun(code, self._reason, self._headers)
-        if self._bodyless:
-            # llhttp now waits for the body that a HEAD answer only announces.
-            self._parser = httptools.HttpResponseParser(self)
-            self.asked = False
-            self._owner.response_complete()
-
-    def on_body(self, data: bytes) -> None:
-        if self.asked:
-            self._owner.response_body(data)
-        else:
-            self.reusable = False
-
-    def on_message_complete(self) -> None:
-        if self._interim:
-            self._interim = False
-        elif self.asked and self.begun:
-            self.asked = False
-            self._owner.response_complete()

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from gripproxy.edge.exchange import Exchange
+from gripproxy.edge.heads import ResponseHead
 from gripproxy.edge.parser import Request
 from gripproxy.grip.response import Response
 from gripproxy.routes import Route
@@ -44,6 +45,11 @@ class Repeat(Exchange):
     def on_head(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None:
         self._failed = failing(code)
         super().on_head(code, reason, headers)
+
+    def on_whole(self, head: ResponseHead, data: bytes) -> None:
+        self._failed = failing(head.code)
+        self._place.end(self._failed)
+        super().on_whole(head, data)
 
     def on_complete(self) -> None:
         self._place.end(self._failed)

@@ -26,9 +26,10 @@ def find_route(request: Request, ws: bool, secure: bool, routes: RouteTable, set
 
     A ``Pushpin-Route`` header names it by id if that is allowed; an unknown id is not looked up by host instead.
     """
-    named = first(request.headers, b"pushpin-route") if settings.accept_route else None
-    if named is not None:
-        return routes.by_id(named)
+    if settings.accept_route:
+        named = first(request.headers, b"pushpin-route")
+        if named is not None:
+            return routes.by_id(named)
     host = host_name(request.host) if request.host else b"localhost"
     return routes.find(host, request.target, ws, secure)
 

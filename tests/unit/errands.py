@@ -37,6 +37,9 @@ __all__ = ["ERRANDS", "Errand", "Wire", "at_work"]
 CHANNELS: Final = 100
 """Channels of an errand with an own channel per client."""
 
+PAGES: Final = 100
+"""Different pages that are asked for in turn."""
+
 SMALL: Final = b"GET /hello HTTP/1.1\r\nHost: bench.example\r\n\r\n"
 
 BROWSER: Final = (
@@ -186,18 +189,19 @@ class _Site(Errand):
 
 
 class Proxied(_Site):
-    """A request with few headers, on a connection that stays."""
+    """A request with few headers, on a connection that stays; each for another page than the one before."""
 
     request, answer = SMALL, HELLO_ANSWER
 
     def __init__(self) -> None:
         super().__init__()
         self.client, self.wire = self.connect()
+        self.requests = [self.request.replace(b"/hello", b"/hello/%d?n=%d" % (n, 7 * n)) for n in range(PAGES)]
 
     def run(self, times: int) -> None:
-        client, backend, request, answer = self.client, self.backend, self.request, self.answer
-        for _ in range(times):
-            client.data_received(request)
+        client, backend, requests, answer = self.client, self.backend, self.requests, self.answer
+        for number in range(times):
+            client.data_received(requests[number % PAGES])
             backend.data_received(answer)
 
     def after(self) -> None:
@@ -209,6 +213,19 @@ class ProxiedBrowser(Proxied):
     """The same with a browser's headers, and some more of the backend."""
 
     request, answer = BROWSER, PAGE_ANSWER
+
+
+class ProxiedNew(Proxied):
+    """The same with headers that never came before, in the request as in the response."""
+
+    number = 0
+
+    def run(self, times: int) -> None:
+        client, backend, requests, answer = self.client, self.backend, self.requests, self.answer
+        for number in range(self.number, self.number + times):
+            client.data_received(requests[number % PAGES][:-2] + b"X-Request-Id: %d\r\n\r\n" % number)
+            backend.data_received(answer[:17] + b"ETag: %d\r\n" % number + answer[17:])
+        self.number += times
 
 
 class _Held(_Site):
@@ -560,6 +577,7 @@ class Posted(_Handler):
 ERRANDS: Final[dict[str, type[Errand]]] = {
     "request": Proxied,
     "request of a browser": ProxiedBrowser,
+    "request with new headers": ProxiedNew,
     "stream held": HeldStream,
     "stream with ids held": HeldReliable,
     "long-poll held": HeldPoll,

@@ -1,0 +1,156 @@
+"""Heads that come again: what was worked out of their bytes is kept for the next time, for the whole process.
+
+A client sends the same header lines with each request of a connection, a backend nearly the same head with each
+response. What such a block of lines says depends on its bytes alone, so blocks that came twice are kept with what the
+parser made of them, and with what was made of that: ``gripproxy.edge.parser`` finds them again instead of parsing.
+Nobody may change what is kept here: it belongs to all requests, or responses, with these bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from gripproxy.edge.decoding import CODINGS
+from gripproxy.edge.encoding import framing_lines
+from gripproxy.edge.names import CODING, DROP, GRIP, LENGTH, RESPONSE_NAMES, TYPE
+from gripproxy.grip.instruct import INSTRUCT_TYPE
+
+if TYPE_CHECKING:
+    from gripproxy.edge.forwarding import Forwarder
+
+__all__ = [
+    "BLOCK_MAX",
+    "HEADS_MAX",
+    "HEAD_END",
+    "REQUESTS",
+    "RESPONSES",
+    "SEEN_MAX",
+    "SIZE_MAX",
+    "Heads",
+    "RequestHead",
+    "ResponseHead",
+    "relayed_lines",
+]
+
+HEAD_END: Final = b"\r\n\r\n"
+
+HEADS_MAX: Final = 1000
+SIZE_MAX: Final = 1024 * 1024
+BLOCK_MAX: Final = 4096
+"""Blocks that are kept, their bytes, and the bytes of one. With more of them all are forgotten: those that come again
+are back after two requests, and nothing is to be done for each use. With what was made of it a block takes about six
+times its bytes."""
+
+SEEN_MAX: Final = 4000
+"""Blocks of which is known that they came once. Most that come once never come again, and are not worth keeping."""
+
+Headers = list[tuple[bytes, bytes]]
+Head = TypeVar("Head")
+
+
+class Heads(dict[bytes, Head]):
+    """Heads by the bytes of their block."""
+
+    __slots__ = ("_once", "_size")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._once: set[int] = set()
+        self._size = 0
+
+    def again(self, block: bytes) -> bool:
+        """Return whether a block that is not here came before, so that it is to be kept."""
+        if len(block) > BLOCK_MAX:
+            return False
+        # Two with one hash only have one of them kept at the first time.
+        mark = hash(block)
+        once = self._once
+        if mark in once:
+            return True
+        if len(once) >= SEEN_MAX:
+            once.clear()
+        once.add(mark)
+        return False
+
+    def keep(self, block: bytes, head: Head) -> None:
+        """Keep what a block says."""
+        self._size += len(block)
+        if len(self) >= HEADS_MAX or self._size > SIZE_MAX:
+            self.clear()
+            self._size = len(block)
+        self[block] = head
+
+
+class RequestHead:
+    """What the header lines of a request without a body say, whatever its request line is."""
+
+    __slots__ = ("check", "forwarder", "headers", "host", "lines", "loggable", "size")
+
+    def __init__(self, headers: Headers, host: bytes | None, check: bool, size: int) -> None:
+        self.headers = tuple(headers)
+        self.host = host
+        self.check = check
+        self.size = size
+        """Bytes of the lines."""
+        shown = host or b"localhost"
+        self.loggable = shown if shown.isascii() and shown.decode("ascii").isprintable() else None
+        """The host as it may stand in a log line; None if something of it has to be escaped."""
+        self.forwarder: Forwarder | None = None
+        """Who wrote ``lines`` last."""
+        self.lines: tuple[bytes, tuple[bytes, ...]] = (b"", ())
+        """What of the lines goes to the backend, and what X-Forwarded-For had."""
+
+
+class ResponseHead:
+    """What a response's head says, and what the client gets of it."""
+
+    __slots__ = ("code", "end", "headers", "length", "reason", "relay", "reusable", "same", "size")
+
+    def __init__(self, block: bytes, code: int, reason: bytes, headers: Headers, length: int, reusable: bool) -> None:
+        self.code = code
+        self.reason = reason
+        self.headers = tuple(headers)
+        self.length = length
+        """Bytes of the body that follows."""
+        self.reusable = reusable
+        """The backend keeps the connection open."""
+        self.end = len(block)
+        self.size = sum([len(name) + len(value) + 4 for name, value in headers])
+        lines, grip, sized, coding = relayed_lines(headers)
+        self.relay = b""
+        """The head for a client that speaks HTTP/1.1 and stays; empty if there is more to do than to pass it on."""
+        if (sized or code == 204 or code == 304) and not grip and coding is None:
+            first = b"HTTP/1.1 %d %b" % (code, reason)
+            self.relay = b"\r\n".join([first, *lines, framing_lines(1, False, True, False)])
+        self.same = self.relay == block
+        """The client gets what the backend sent."""
+
+
+def relayed_lines(headers: Headers, decode: bool = True) -> tuple[list[bytes], bool, bool, bytes | None]:
+    """Return the header lines of a backend's response that are passed on, and what else they say.
+
+    That is: whether they have an instruct, whether the length of the body, and its coding if it is to be decoded
+    (``decode``: it is, if we can). The lines for the coding are left out then.
+    """
+    line = b": ".join
+    out: list[bytes] = []
+    grip = sized = False
+    coding = None
+    for header in headers:
+        kind = RESPONSE_NAMES[header[0]]
+        if kind:
+            if kind == DROP:
+                continue
+            if kind == LENGTH:
+                sized = True
+            elif kind == GRIP or (kind == TYPE and header[1].partition(b";")[0].strip().lower() == INSTRUCT_TYPE):
+                grip = True
+            elif kind == CODING and decode and header[1].strip().lower() in CODINGS:
+                coding = header[1]
+                continue
+        out.append(line(header))
+    return out, grip, sized, coding
+
+
+REQUESTS: Final[Heads[RequestHead]] = Heads()
+RESPONSES: Final[Heads[ResponseHead]] = Heads()
