@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from gripproxy.grip.forwarded import logical_peer
@@ -257,10 +257,10 @@ class Tally(Ledger):
         if not on:
             self._live, self._events, self._all = {}, [], None
             self._rounds.clear()
-        elif self.watching:
-            self._all = (self._live.get(key) for key in list(self._live))
         else:
-            self._all = self._present()
+            # Those that were told, and those that were there before; some of these were perhaps not found yet when
+            # the next one asks, as does who subscribes to several kinds.
+            self._all = chain((self._live.get(key) for key in list(self._live)), self._present())
         self.watching = on
 
     def anew(self) -> None:

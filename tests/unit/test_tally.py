@@ -353,6 +353,26 @@ class TestConnections:
         watched.house.hears((pipe.WATCH, True, True))
         assert watched.told()[1] == [events[0]]
 
+    def test_who_subscribes_to_several_kinds_gets_all_of_them(self) -> None:
+        """Each subscription is one more who comes, before those of the first one were told."""
+        watched = Watched(watch=False)
+        browsers = [watched.hold(b"stream") for _ in range(SLICE // 2)]
+        for _ in range(SLICE):
+            watched.ask()
+        for _ in range(3):
+            watched.house.hears((pipe.WATCH, True, True))
+        first = watched.told()[1]
+        assert len(first) == SLICE
+        watched.house.hears((pipe.WATCH, True, True))
+        later = [event for _ in range(5) for event in watched.told()[1]]
+        assert len({event[0] for event in first + later}) == SLICE + SLICE // 2
+        # Those that were told already, and those that were not.
+        assert len(later) == SLICE + SLICE // 2
+        # All are followed from now on.
+        for browser in browsers:
+            browser.transport.lose()
+        assert [len(event) for event in watched.told()[1]] == [2] * (SLICE // 2)
+
     def test_they_are_told_again_before_their_ttl_is_over(self) -> None:
         watched = Watched(stats_connection_ttl=40)
         watched.hold(b"stream")
