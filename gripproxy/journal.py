@@ -10,7 +10,7 @@ from gripproxy.edge.client import ClientConnection, peer_text
 from gripproxy.edge.exchange import Exchange
 from gripproxy.edge.opening import Opening
 from gripproxy.edge.websocket import WebSocketClient
-from gripproxy.log import log
+from gripproxy.log import PRINTABLE_MAX, log
 from gripproxy.sessions.response import ResponseHold
 from gripproxy.sessions.stream import StreamHold
 
@@ -43,6 +43,7 @@ class Journal:
         self.upgraded = 0
         """WebSockets that were opened."""
         self._refusal_logged = -1000.0
+        self._plain = not (config.proxy.log_from or config.proxy.log_user_agent)
 
     def totals(self) -> dict[str, int]:
         """Return what was counted since the process began, by the name under which the handler adds it up."""
@@ -63,6 +64,22 @@ class Journal:
     def log_request(self, client: ClientConnection, exchange: Exchange, code: int, size: int) -> None:
         """One line for a request that is over; code 0: the client left."""
         request = exchange.request
+        head, forwarder = request.head, exchange.forwarder
+        if head is not None and head.loggable and code and self._plain and forwarder is not None and forwarder.loggable:
+            # What is known to be printable: of a head that came before, and the target was looked at too.
+            line = b"%b http%b://%b%b -> %b %d %d bytes %d ms\n" % (
+                request.method,
+                b"s" if client.secure else b"",
+                head.loggable,
+                request.target,
+                forwarder.loggable,
+                code,
+                size,
+                (self.clock() - exchange.began) * 1000,
+            )
+            if len(line) < PRINTABLE_MAX:
+                log.printable(line)
+                return
         route = exchange.route
         target = route.targets[exchange.target_index] if route is not None else "-"
         extra = ""

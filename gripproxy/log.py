@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["DEBUG", "ERROR", "INFO", "WARNING", "Log", "escape", "log"]
+__all__ = ["DEBUG", "ERROR", "INFO", "PRINTABLE_MAX", "WARNING", "Log", "escape", "log"]
 
 ERROR: Final = 0
 WARNING: Final = 1
@@ -49,7 +49,10 @@ MAX_PENDING: Final = 10_000
 number of dropped lines is written when the reader is back."""
 
 FLUSH_LINES: Final = 500
-"""Lines collected in one turn of the loop before they are written at once."""
+"""Lines collected in one turn of the loop before they are written at once, and written at once to a file."""
+
+PRINTABLE_MAX: Final = 3500
+"""Bytes that a text may have with which a line is surely shorter than MAX_WRITE."""
 
 
 class _Escapes(dict[int, str]):
@@ -100,6 +103,9 @@ class Log:
         self._lines: deque[bytes] = deque()
         self._second = -1
         self._stamp = ""
+        self._milli = -1
+        self._begin = b""
+        """How an info line of this millisecond begins."""
         self._registered = False
 
     # Setting up
@@ -115,7 +121,7 @@ class Log:
         self._use(1 if file is None else self._open(file), file)
         self.level = level
         self._json = json
-        self._second = -1  # the stamp kept for this second may have the other form
+        self._second = self._milli = -1  # what is kept for this second may have the other form
         self._process = process
         _route_standard_logging(self)
         if not self._registered:
@@ -125,6 +131,7 @@ class Log:
     def rename(self, process: str) -> None:
         """Show another name for this process in the lines from now on."""
         self._process = process
+        self._milli = -1
 
     def attach(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Collect info lines and write them from ``loop`` every 100 ms; None: write each line at once again."""
@@ -195,36 +202,56 @@ class Log:
                 text %= tuple([arg.decode("utf-8", "backslashreplace") if type(arg) is bytes else arg for arg in args])
             except (TypeError, ValueError):  # a mistake in a log line is no reason to fail what it tells about
                 text = f"{text} {args!r}"
+        self._add(self._format(level, text, trace), level <= WARNING)
+
+    def printable(self, text: bytes) -> None:
+        """Write an info line, whatever ``self.level`` says, that is known to be printable ASCII and shorter than
+        PRINTABLE_MAX: for what is said of each request. ``text`` ends with a newline."""
+        milli = int(time.time() * 1000)
+        if milli != self._milli:
+            if self._json:
+                self.write(INFO, text[:-1].decode("ascii"))
+                return
+            self._milli = milli
+            self._begin = self._beginning(INFO, milli).encode("utf-8", "backslashreplace")
+        self._add(self._begin + text, False)
+
+    def _add(self, line: bytes, at_once: bool) -> None:
+        """Have a line written: ``at_once``, or with others that come soon."""
         lines = self._lines
         if len(lines) >= MAX_PENDING:
             self.dropped += 1
         else:
-            lines.append(self._format(level, text, trace))
-        if level <= WARNING or self._loop is None:
+            lines.append(line)
+        if at_once or self._loop is None:
             self.flush()
         elif not self._scheduled:
             self._scheduled = True
             self._loop.call_later(FLUSH_INTERVAL, self._flush_later)
-        elif len(lines) >= FLUSH_LINES and len(lines) % FLUSH_LINES == 0:
+        elif not len(lines) % FLUSH_LINES:
             self.flush()
 
-    def _format(self, level: int, text: str, trace: str | None = None) -> bytes:
-        now = time.time()
-        second = int(now)
+    def _stamped(self, milli: int) -> str:
+        """Return a time of day in ms as lines have it."""
+        second = milli // 1000
         if second != self._second:
             self._second = second
             # Local time as Pushpin has it; JSON is for machines and gets the offset too.
             # Of this second: the clock that strftime would look at is a few milliseconds behind time.time().
             local = time.localtime(second)
             self._stamp = time.strftime("%Y-%m-%dT%H:%M:%S" if self._json else "%Y-%m-%d %H:%M:%S", local)
-        millis = int((now - second) * 1000)
+        return f"{self._stamp}.{milli % 1000:03d}"
+
+    def _beginning(self, level: int, milli: int) -> str:
+        return f"[{TAGS[level]}] {self._stamped(milli)} [{self._process}] "
+
+    def _format(self, level: int, text: str, trace: str | None = None) -> bytes:
+        milli = int(time.time() * 1000)
         if self._json:
-            return self._format_json(level, f"{self._stamp}.{millis:03d}{time.strftime('%z')}", text, trace)
+            return self._format_json(level, self._stamped(milli) + time.strftime("%z"), text, trace)
         if not text.isprintable():
             text = text.translate(_ESCAPES)
-        line = f"[{TAGS[level]}] {self._stamp}.{millis:03d} [{self._process}] {text}".encode(
-            "utf-8", "backslashreplace"
-        )
+        line = (self._beginning(level, milli) + text).encode("utf-8", "backslashreplace")
         if len(line) >= MAX_WRITE:
             line = _cut(line, MAX_WRITE)
         if trace is not None:
@@ -257,7 +284,7 @@ class Log:
         """Write what was collected. Never raises and never waits for a reader: see MAX_PENDING."""
         lines = self._lines
         while lines and self._writable():
-            chunk = self._take(1 << 16 if self._regular else MAX_WRITE)
+            chunk = self._take()
             try:
                 self._write_all(chunk)
             except BlockingIOError:  # somebody made our standard output non-blocking
@@ -275,12 +302,16 @@ class Log:
         # An error or a hang-up counts as writable: the write then says what is wrong.
         return self._poll is None or bool(self._poll.poll(0))
 
-    def _take(self, limit: int) -> bytes:
-        """Take whole lines of at most ``limit`` bytes together, at least one, off the queue."""
+    def _take(self) -> bytes:
+        """Take whole lines, at least one and as many as may be written at once, off the queue."""
         lines = self._lines
         if self.dropped:
             lines.appendleft(self._format(WARNING, f"{self.dropped} log lines were dropped: they could not be written"))
             self.dropped = 0
+        if self._regular:
+            take = lines.popleft
+            return b"".join([take() for _ in range(min(len(lines), FLUSH_LINES))])
+        limit = MAX_WRITE
         chunk = [lines.popleft()]
         size = len(chunk[0])
         while lines and size + len(lines[0]) <= limit:

@@ -58,7 +58,6 @@ class Exchange:
         "_code",
         "_complete",
         "_decoder",
-        "_forwarder",
         "_fresh",
         "_head",
         "_headers",
@@ -78,6 +77,7 @@ class Exchange:
         "client",
         "deadline",
         "figures",
+        "forwarder",
         "request",
         "route",
         "secure",
@@ -111,7 +111,7 @@ class Exchange:
         self._index = 0
         self._pool: HostPool | None = None
         self._backend: BackendConnection | None = None
-        self._forwarder: Forwarder | None = None
+        self.forwarder: Forwarder | None = None
         self.trusted = False
         self.secure = False
         self._kept: list[bytes] | None = request.body
@@ -152,7 +152,7 @@ class Exchange:
         route = self.route
         assert route is not None
         target = route.targets[self._index]
-        forwarder = self._forwarder = self._worker.forwarder(route, self._index)
+        forwarder = self.forwarder = self._worker.forwarder(route, self._index)
         request = self.request
         if not self._index:
             self.trusted = forwarder.trusted(request)
@@ -177,7 +177,7 @@ class Exchange:
 
     def on_connected(self, connection: BackendConnection) -> None:
         self._backend = connection
-        request, forwarder, client = self.request, self._forwarder, self.client
+        request, forwarder, client = self.request, self.forwarder, self.client
         assert forwarder is not None
         body = b"".join(self._kept) if self._kept else b""
         self._asked = self._worker.clock()

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, Final
+from unittest import mock
 
 import tnetstring
 import zmq
@@ -21,7 +23,7 @@ from gripproxy.edge.client import ClientConnection
 from gripproxy.edge.clienttls import target_context
 from gripproxy.grip.frames import TEXT, serialise
 from gripproxy.grip.item import Item, MessageFormat, StreamFormat
-from gripproxy.log import WARNING, log
+from gripproxy.log import INFO, WARNING, Log, log
 from gripproxy.pipe import HELLO, ITEM, SUBSCRIBE, VERSION, Link, encode
 from handler.api import Api
 from handler.control import ControlConnection, ControlServer, Limits
@@ -134,6 +136,9 @@ class Errand:
     most = 2000
     """So many are done in one run, at most; a multiple of ``least``."""
 
+    logged = False
+    """With the log lines of the default level."""
+
     def run(self, times: int) -> None:
         """Do it so many times, one after the other."""
         raise NotImplementedError
@@ -213,6 +218,12 @@ class ProxiedBrowser(Proxied):
     """The same with a browser's headers, and some more of the backend."""
 
     request, answer = BROWSER, PAGE_ANSWER
+
+
+class ProxiedLogged(ProxiedBrowser):
+    """The same with its line in the log."""
+
+    logged = True
 
 
 class ProxiedNew(Proxied):
@@ -578,6 +589,7 @@ ERRANDS: Final[dict[str, type[Errand]]] = {
     "request": Proxied,
     "request of a browser": ProxiedBrowser,
     "request with new headers": ProxiedNew,
+    "request with its log line": ProxiedLogged,
     "stream held": HeldStream,
     "stream with ids held": HeldReliable,
     "long-poll held": HeldPoll,
@@ -595,14 +607,32 @@ ERRANDS: Final[dict[str, type[Errand]]] = {
 
 
 @contextlib.contextmanager
+def _log(logged: bool) -> Iterator[None]:
+    """Within it, workers write no lines, or (``logged``) those of the default level to nowhere."""
+    own = Log()
+    own._use(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), os.devnull)
+    own._regular, own._poll = True, None
+    loop: Any = Loop()
+    own.attach(loop)
+    own.level = INFO if logged else WARNING
+    try:
+        with mock.patch("gripproxy.worker.log", own), mock.patch("gripproxy.journal.log", own):
+            yield
+    finally:
+        os.close(own._fd)
+
+
+@contextlib.contextmanager
 def at_work(name: str) -> Iterator[Errand]:
     """The errand of that name, warm: what is made at the first use is there."""
+    kind = ERRANDS[name]
     level, log.level = log.level, WARNING
     try:
-        errand = ERRANDS[name]()
-        for _ in range(2):
-            errand.run(errand.most // 2)
-            errand.after()
-        yield errand
+        with _log(kind.logged):
+            errand = kind()
+            for _ in range(2):
+                errand.run(errand.most // 2)
+                errand.after()
+            yield errand
     finally:
         log.level = level

@@ -24,10 +24,18 @@ class Lines:
 
         def note(log: Log, fmt: str, *args: object) -> None:
             if level <= log.level:
-                texts = tuple([arg.decode() if isinstance(arg, bytes) else arg for arg in args])
+                texts = tuple(
+                    [arg.decode("utf-8", "backslashreplace") if isinstance(arg, bytes) else arg for arg in args]
+                )
                 self.lines.append((level, fmt % texts if texts else fmt))
 
         return note
+
+    def printable(self, log: Log, text: bytes) -> None:
+        """A stand-in for the method that takes whole lines."""
+        assert text.endswith(b"\n")
+        assert text[:-1].decode("ascii").isprintable()
+        self.lines.append((INFO, text[:-1].decode("ascii")))
 
     def take(self) -> list[tuple[int, str]]:
         lines, self.lines = self.lines, []
@@ -39,6 +47,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Lines:
     lines = Lines()
     for name, level in (("warning", WARNING), ("info", INFO), ("debug", DEBUG)):
         monkeypatch.setattr(Log, name, lines.method(level))
+    monkeypatch.setattr(Log, "printable", lambda log, text: lines.printable(log, text))
     monkeypatch.setattr(log, "level", INFO)
     return lines
 
@@ -66,6 +75,30 @@ class TestRequests:
         assert level == INFO
         assert text.startswith("GET http://h/x -> ")
         assert " 200 2 bytes 250 ms" in text
+
+    @pytest.mark.parametrize(
+        "head",
+        [
+            b"GET /x?a=b&c=%20 HTTP/1.1\r\nHost: h\r\n",
+            b"DELETE /~x HTTP/1.1\r\nHost: \x80\xff\r\n",
+            b"GET /x HTTP/1.1\r\nHost: a\tb\r\n",
+            b"GET /x HTTP/1.1\r\nX: y\r\n",
+            b"GET /%b HTTP/1.1\r\nHost: h\r\n" % (b"x" * 3600),
+        ],
+    )
+    @pytest.mark.parametrize("secure", [False, True])
+    def test_the_line_of_a_head_that_came_before_is_the_same(
+        self, lines: Lines, house: House, head: bytes, secure: bool
+    ) -> None:
+        said = []
+        for _ in range(5):
+            browser = house.browser(secure).says(head + b"\r\n")
+            house.loop.now += 0.25
+            backend = house.pool.connect() if house.pool.wanted else house.pool.opened[-1]
+            backend.says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+            assert browser.take()
+            said.append(lines.take())
+        assert said.count(said[0]) == 5
 
     def test_with_address_and_agent_if_wanted(self, lines: Lines) -> None:
         house = House(log_from=True, log_user_agent=True)

@@ -14,7 +14,19 @@ from typing import Any
 
 import pytest
 
-from gripproxy.log import DEBUG, ERROR, FLUSH_LINES, INFO, MAX_PENDING, MAX_WRITE, WARNING, Log, _Bridge, escape
+from gripproxy.log import (
+    DEBUG,
+    ERROR,
+    FLUSH_LINES,
+    INFO,
+    MAX_PENDING,
+    MAX_WRITE,
+    PRINTABLE_MAX,
+    WARNING,
+    Log,
+    _Bridge,
+    escape,
+)
 
 STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
 
@@ -76,6 +88,47 @@ def test_the_level_decides_what_is_written(log: Log, file: pathlib.Path, level: 
     log.info("a")
     log.debug("a")
     assert re.findall(r"\[(\w+)\] .* a", file.read_text()) == ["ERR", "WARN", "INFO", "DEBUG"][:shown]
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_what_is_known_to_be_printable_makes_the_same_line(
+    log: Log, file: pathlib.Path, monkeypatch: pytest.MonkeyPatch, json: bool
+) -> None:
+    log.configure(INFO, str(file), json=json, process="worker 1")
+    now = 1_700_000_000.998
+    monkeypatch.setattr(time, "time", lambda: now)
+    for _ in range(4):
+        now += 0.001  # into the next second, too
+        log.info("GET %s", b"/path")
+        log.printable(b"GET /path\n")
+        log.printable(b"GET /path\n")
+        log.info("GET %s", b"/path")
+    log.rename("worker 2")
+    log.printable(b"GET /path\n")
+    log.info("GET %s", b"/path")
+    lines = file.read_text().splitlines()
+    assert len(lines) == 18
+    assert lines[::2] == lines[1::2]
+    assert len(set(lines)) == 5
+
+
+def test_the_longest_printable_text_is_written_whole_to_a_pipe(log: Log, file: pathlib.Path) -> None:
+    log.rename("worker 1234567890")
+    text = b"x" * (PRINTABLE_MAX - 2) + b"\n"
+    log.printable(text)
+    assert len(file.read_bytes()) < MAX_WRITE
+    assert file.read_bytes().endswith(text)
+
+
+def test_what_is_known_to_be_printable_waits_for_the_timer(log: Log, file: pathlib.Path) -> None:
+    timer = Timer()
+    log.attach(timer)  # type: ignore[arg-type]
+    log.printable(b"first\n")
+    log.printable(b"second\n")
+    assert file.read_text() == ""
+    assert len(timer.calls) == 1
+    log.error("third")
+    assert [line.rpartition(" ")[2] for line in file.read_text().splitlines()] == ["first", "second", "third"]
 
 
 def test_write_ignores_the_level(log: Log, file: pathlib.Path) -> None:

@@ -42,6 +42,7 @@ LIMITS: Final = {
     "request": Work(70, 1476, 2),
     "request of a browser": Work(70, 1476, 2),
     "request with new headers": Work(165, 2904, 2),
+    "request with its log line": Work(79.1, 1625, 2),
     "stream held": Work(205, 3838, 2, 921),
     "stream with ids held": Work(227, 4266, 2, 1451),
     "long-poll held": Work(183, 3484, 1, 897),
