@@ -101,7 +101,8 @@ class Segments:
             target = self._directory.partition(date, partition) / f"{self._name}.parquet"
             segment.encode()
             segment.writer.close()
-            if _rows(target) == segment.total:
+            # More: the end of the journal was torn since, by a power failure.
+            if (_rows(target) or 0) >= segment.total:
                 self.found += 1
             else:
                 self._write(target, segment.sink.getvalue())

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import orjson
 import pyarrow.dataset as ds
@@ -23,6 +23,8 @@ import zmq
 from spark_stats.directory import Directory
 from spark_stats.event import parse
 from spark_stats.journal import Reader
+from spark_stats.recorder import Recorder
+from spark_stats.recording import Limits, Recording
 from spark_stats.survey import survey
 from tests.service import ROOT, Service
 
@@ -152,6 +154,29 @@ def test_events_of_many_endpoints_are_in_segments_at_the_end(
     samples = [orjson.loads(line) for line in path.read_bytes().splitlines()]
     assert {sample["endpoint"] for sample in samples} == {publisher.endpoint, other.endpoint}
     assert list((tmp_path / "r" / "_recorder" / "journal").iterdir()) == []
+
+
+def test_what_has_arrived_is_taken_before_the_end(tmp_path: pathlib.Path, publisher: Publisher) -> None:
+    class Told(Recording):
+        """Told to end when something has come, and before anything was looked at."""
+
+        def begin(self, endpoints: Sequence[str]) -> None:
+            super().begin(endpoints)
+            publisher.wait_for_subscriber()
+            publisher.send(1000)
+            assert dict(made._poller.poll(PATIENCE * 1000))
+            assert made._sources[0]._socket.poll(PATIENCE * 1000)
+            signal.raise_signal(signal.SIGTERM)
+
+    directory = Directory(tmp_path)
+    directory.lock()
+    try:
+        made = Recorder(Told(directory, Limits()), [publisher.endpoint])
+        made.run()
+    finally:
+        directory.unlock()
+    assert numbers(tmp_path)[:1] == [0]
+    assert actions(tmp_path) == ["start", "stop"]
 
 
 def test_sigkill_in_a_stream_of_events_loses_nothing_that_was_taken(

@@ -46,13 +46,33 @@ def test_a_folder_without_a_record_is_said_so(spark: SparkSession, tmp_path: pat
 
 
 def test_a_broken_segment_is_named(spark: SparkSession, small: pathlib.Path) -> None:
-    broken = next(small.glob("date=*/type=sub/*")).with_name("zzz.parquet")
-    broken.write_bytes(b"PAR1 no PAR1")
+    good = next(small.glob("date=*/type=sub/*"))
+    broken = good.with_name("zzz.parquet")
+    data = good.read_bytes()
     try:
-        with pytest.raises(ValueError, match=r"zzz\.parquet is broken.*move it away"):
-            Events(spark, small, SPAN).look()
+        for content in (b"", b"PAR1 no PAR1", data[: len(data) // 2], data[:-1], bytes(len(data))):
+            broken.write_bytes(content)
+            with pytest.raises(ValueError, match=r"zzz\.parquet is broken.*move it away"):
+                Events(spark, small, SPAN).look()
     finally:
         broken.unlink()
+
+
+def test_temporary_files_are_left_out(spark: SparkSession, small: pathlib.Path) -> None:
+    before = Events(spark, small, SPAN)
+    before.look()
+    good = next(small.glob("date=*/type=sub/*"))
+    temporary = [good.with_name(name) for name in (".zzz.parquet.unfinished", "_zzz.parquet")]
+    try:
+        for path in temporary:
+            path.write_bytes(b"PAR1 half")
+        after = Events(spark, small, SPAN)
+        after.look()
+        assert after.rows == before.rows
+        assert after.of("sub").count() == before.of("sub").count()
+    finally:
+        for path in temporary:
+            path.unlink()
 
 
 def test_copied_segments_are_noticed(spark: SparkSession, small: pathlib.Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import resource
 
 import orjson
 import pytest
@@ -57,6 +58,22 @@ def test_the_file_of_a_day_is_bounded(tmp_path: pathlib.Path, monkeypatch: pytes
         kept.refuse("a", frame(), seq, b"x" * 50)
     assert (tmp_path / "_recorder" / "quarantine" / "2026-11-20.jsonl").stat().st_size <= 500
     assert kept.total == 10
+
+
+def test_a_full_disk_leaves_whole_lines(tmp_path: pathlib.Path) -> None:
+    kept = Quarantine(opened(tmp_path), "s")
+    kept.refuse("a", frame(), 1, b"x")
+    size = (tmp_path / "_recorder" / "quarantine" / "2026-11-20.jsonl").stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Room for a part of the next line: the system writes that part, and says so.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, before[1]))
+    try:
+        with pytest.raises(OSError, match="written in part"):
+            kept.refuse("a", frame(), 2, b"x")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    kept.refuse("a", frame(), 3, b"x")
+    assert [line["seq"] for line in lines(tmp_path)] == [1, 3]
 
 
 def test_without_sampling_it_only_counts(tmp_path: pathlib.Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import resource
@@ -237,6 +238,15 @@ class TestCrash:
         assert "unfinished segment" in caplog.text
         assert "not the name of a journal" in caplog.text
 
+    def test_a_journal_that_nothing_was_written_into(self, tmp_path: pathlib.Path) -> None:
+        directory = opened(tmp_path)
+        directory.unlock()
+        (directory.journals / "20261120T115959Z-0123-000001.journal").touch()
+        recording(tmp_path).end()
+        assert journals(tmp_path) == []
+        assert facts(tmp_path, "recovered")["bytes-dropped"] == 0
+        assert counts(tmp_path) == []
+
     def test_many_events_over_midnight(self, tmp_path: pathlib.Path) -> None:
         clock = FakeClock(NOON + 12 * 3600 * SECOND - SECOND)
         first = recording(tmp_path, clock)
@@ -270,6 +280,18 @@ class TestClocks:
         assert [row["count"] for row in found] == [1, 2, 3]
         assert [row["elapsed"] for row in found] == [0, 10 * SECOND, 15.3 * SECOND - 0.3 * SECOND]
         assert [str(row["date"]) for row in found] == ["2026-11-20", "2026-11-19", "2026-11-19"]
+
+    def test_a_jump_forward_is_noted_once(self, tmp_path: pathlib.Path) -> None:
+        clock = FakeClock()
+        made = recording(tmp_path, clock)
+        clock.jump(7200)
+        for number in range(3):
+            made.tick()
+            made.take(THERE, activity(number))
+            clock.forward(1)
+        made.end()
+        assert facts(tmp_path, "clock")["jump-ms"] == 7_200_000
+        assert [row["elapsed"] for row in rows(tmp_path, "activity")] == [0, SECOND, 2 * SECOND]
 
     def test_segments_age_by_the_steady_clock(self, tmp_path: pathlib.Path) -> None:
         clock = FakeClock()
@@ -312,6 +334,26 @@ class TestFullDisk:
         crash(first)
         recording(tmp_path).end()
         assert counts(tmp_path) == list(range(taken))
+
+    @pytest.mark.parametrize(
+        ("number", "why"), [(errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "the quota is used up")]
+    )
+    def test_the_reason_is_told(
+        self, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, number: int, why: str
+    ) -> None:
+        first = recording(tmp_path)
+        first.take(THERE, activity(1))
+
+        def full(*_: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        with monkeypatch.context() as bent:
+            bent.setattr(os, "write", full)
+            with pytest.raises(RecordError, match=f"{why} .* Lost: 2 events just received"):
+                first.take(THERE, activity(2, 3))
+        crash(first)
+        recording(tmp_path).end()
+        assert counts(tmp_path) == [1]
 
     def test_a_segment_does_not_fit(self, tmp_path: pathlib.Path) -> None:
         before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import resource
 from collections.abc import Iterator
@@ -85,6 +86,44 @@ def test_a_segment_that_is_not_whole_is_written_again(tmp_path: pathlib.Path, le
     second.add("2026-11-20", "activity", table(1, 2))
     assert second.close() == [path]
     assert [row["count"] for row in rows(tmp_path)] == [1, 2]
+
+
+def test_of_a_torn_journal_nothing_is_taken_back(tmp_path: pathlib.Path) -> None:
+    """A power failure may cost the end of a journal whose segments are on the disk already."""
+    directory = opened(tmp_path)
+    first = Segments(directory, "s-000001")
+    first.add("2026-11-20", "activity", table(1, 2, 3))
+    first.close()
+    torn = Segments(directory, "s-000001")
+    torn.add("2026-11-20", "activity", table(1, 2))
+    assert torn.close() == []
+    assert torn.found == 1
+    assert [row["count"] for row in rows(tmp_path)] == [1, 2, 3]
+    # Fewer than there should be are no segment of this journal as it is.
+    whole = Segments(directory, "s-000001")
+    whole.add("2026-11-20", "activity", table(1, 2, 3, 4))
+    assert len(whole.close()) == 1
+    assert [row["count"] for row in rows(tmp_path)] == [1, 2, 3, 4]
+
+
+def test_a_segment_gets_its_name_when_it_is_on_the_disk(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segments = Segments(opened(tmp_path), "s-000001")
+    segments.add("2026-11-20", "activity", table(1, 2))
+    target = tmp_path / "date=2026-11-20" / "type=activity" / "s-000001.parquet"
+    synced: list[tuple[pathlib.Path, bool]] = []
+    sync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        synced.append((pathlib.Path(os.readlink(f"/proc/self/fd/{descriptor}")), target.exists()))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    segments.close()
+    # The file first, then the folders that are new, then the name.
+    unfinished = tmp_path / "_recorder" / "open" / "date=2026-11-20,type=activity,s-000001.parquet"
+    assert synced == [(unfinished, False), (tmp_path, False), (target.parent.parent, False), (target.parent, True)]
 
 
 def test_the_number_of_types_is_bounded(tmp_path: pathlib.Path) -> None:

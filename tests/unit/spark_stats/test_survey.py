@@ -58,6 +58,26 @@ def test_broken_and_strange_files_are_found(tmp_path: pathlib.Path) -> None:
     assert not found.good
 
 
+def test_a_single_bit_that_flips_is_found(tmp_path: pathlib.Path) -> None:
+    path, _ = recorded(tmp_path)
+    data = path.read_bytes()
+    group = pq.read_metadata(path).row_group(0)
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    unnoticed = []
+    for chunk in chunks:
+        # The last byte of a column is one of its values, not of a page's head.
+        place = chunk.data_page_offset + chunk.total_compressed_size - 1
+        if chunk.dictionary_page_offset is not None:
+            place += chunk.dictionary_page_offset - chunk.data_page_offset
+        flipped = bytearray(data)
+        flipped[place] ^= 1
+        path.write_bytes(flipped)
+        if survey(Directory(tmp_path)).good:
+            unnoticed.append(chunk.path_in_schema)
+    assert len(chunks) > 40
+    assert unnoticed == []
+
+
 def test_journals_of_crashed_recorders_are_named(tmp_path: pathlib.Path) -> None:
     made = recording(tmp_path)
     made.take("tcp://there", [tnet("activity", count=1)])
