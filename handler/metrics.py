@@ -23,7 +23,7 @@ TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 MODES: Final = ("response", "stream")
 
-REASONS: Final = ("filter", "filter-queue", "unconfirmed", "message-hwm", "duplicate", "sequence")
+REASONS: Final = ("filter", "filter-queue", "unconfirmed", "message-hwm", "error", "duplicate", "sequence")
 """Reasons of drops. All are told from the beginning: a counter that comes to be with its first one has no increase."""
 
 

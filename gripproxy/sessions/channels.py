@@ -34,8 +34,13 @@ class Session(Protocol):
     def on_confirmed(self) -> None:
         """Every channel is confirmed: items published from now on arrive."""
 
+    over: bool
+
     def deliver(self, subscription: Subscription, item: Item) -> bool:
         """An item for one of the session's channels has come. Returns whether it was written or queued."""
+
+    def give_up(self) -> None:
+        """A bug of ours hit the session: end it. What the client got must not look complete."""
 
 
 class PlainSession(Session, Protocol):
@@ -177,6 +182,8 @@ class ChannelTable:
         self._dirty: set[Channel] = set()
         self.flush: Callable[[Channel], None] = lambda channel: None
         """Writes what is gathered in a channel's lanes; the fan-out's."""
+        self.failed: Callable[[Session, Exception], None] = _raised
+        """Called when something went wrong for one session, while the exception is handled; the others go on."""
 
     def __len__(self) -> int:
         return len(self._channels)
@@ -349,10 +356,16 @@ class ChannelTable:
             # Items that came before this answer are in it; ours may be of before a gap.
             channel.last = recent
         waiting, channel.waiting = channel.waiting, None
-        for session in waiting or ():
-            session.unconfirmed -= 1
-            if not session.unconfirmed:
-                session.on_confirmed()
+        rest = iter(waiting or ())
+        while True:
+            try:
+                for session in rest:
+                    session.unconfirmed -= 1
+                    if not session.unconfirmed:
+                        session.on_confirmed()
+                return
+            except Exception as error:  # noqa: BLE001 - of one session; those behind it go on
+                self.failed(session, error)
 
     def received(self, channel: Channel, item: Item) -> None:
         """Remember the id of the newest item of the channel that has one."""
@@ -432,3 +445,8 @@ class ChannelTable:
                 self._ask(channel)
             else:
                 channel.waiting = None
+
+
+def _raised(session: Session, error: Exception) -> None:
+    """Stands in until there is somebody who deals with what goes wrong."""
+    raise error

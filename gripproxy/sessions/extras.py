@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gripproxy.grip.deflate import Deflater, Parameters
 from gripproxy.sessions.filtering import FilterQueue
@@ -12,7 +12,13 @@ from gripproxy.sessions.wheel import Alarm
 if TYPE_CHECKING:
     from gripproxy.sessions.reliable_socket import ReliableSocket
 
-__all__ = ["Extras"]
+__all__ = ["FRAME_OVERHEAD", "NO_META", "Extras"]
+
+FRAME_OVERHEAD: Final = 10
+"""Bytes that a frame which waits counts for beside its payload."""
+
+NO_META: Final[dict[bytes, bytes]] = {}
+"""The meta of those that have none. Not to be written to."""
 
 
 class Extras:

@@ -172,9 +172,16 @@ class Fanout:
                 channel.queue = deque()
                 self._turn(channel, self._work(channel, item, careful))
                 return
-            for subscription in tuple(careful.values()):
-                if subscription.session.deliver(subscription, item):
-                    self.delivered += 1
+            rest = tuple(careful.values())
+            while rest:
+                try:
+                    for subscription in rest:
+                        if subscription.session.deliver(subscription, item):
+                            self.delivered += 1
+                    break
+                except Exception as error:  # noqa: BLE001 - of one session; those behind it get the item
+                    rest = rest[rest.index(subscription) + 1 :]
+                    self._table.failed(subscription.session, error)
         self._plain(channel, item)
 
     def _work(self, channel: Channel, item: Item, careful: dict[Session, Subscription]) -> Work:
@@ -258,28 +265,51 @@ class Fanout:
             channel.queue = deque()
             self._turn(channel, [(members, partial(self._write_some, lane, data))])
             return
-        for session in members:
-            session.transport.write(data)
+        while members:
+            try:
+                for session in members:
+                    session.transport.write(data)
+                return
+            except Exception as error:  # noqa: BLE001 - of one session; those behind it get the data
+                members = members[members.index(session) + 1 :]
+                self._failed(session, error)
+
+    def _failed(self, session: Session, error: Exception) -> None:
+        """A write that was counted as a delivery was none."""
+        self.delivered -= 1
+        self._table.failed(session, error)
 
     def _each(self, channel: Channel, sessions: tuple[Session, ...], item: Item) -> int:
         count = 0
-        for session in sessions:
-            for subscription in session.subscriptions:
-                if subscription.channel is channel:
-                    if session.deliver(subscription, item):
-                        count += 1
-                    break
+        while sessions:
+            try:
+                for session in sessions:
+                    for subscription in session.subscriptions:
+                        if subscription.channel is channel:
+                            if session.deliver(subscription, item):
+                                count += 1
+                            break
+                break
+            except Exception as error:  # noqa: BLE001 - of one session; those behind it get the item
+                sessions = sessions[sessions.index(session) + 1 :]
+                self._table.failed(session, error)
         return count
 
     def _write_some(self, lane: Lane, data: bytes, sessions: tuple[PlainSession, ...]) -> None:
         lane.touched = self._clock()
         members = lane.members
-        for session in sessions:
-            if session in members:
-                session.transport.write(data)
-            else:
-                # Since the fan-out began it has ended, or become slow and with that careful.
-                session.write_gathered(data)
+        while sessions:
+            try:
+                for session in sessions:
+                    if session in members:
+                        session.transport.write(data)
+                    else:
+                        # Since the fan-out began it has ended, or become slow and with that careful.
+                        session.write_gathered(data)
+                return
+            except Exception as error:  # noqa: BLE001 - of one session; those behind it get the data
+                sessions = sessions[sessions.index(session) + 1 :]
+                self._failed(session, error)
 
     def _deliver_some(self, channel: Channel, item: Item, sessions: tuple[Session, ...]) -> None:
         self.delivered += self._each(channel, sessions, item)

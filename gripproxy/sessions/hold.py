@@ -114,6 +114,12 @@ class Hold(ABC, Generic[T]):
     def drain(self) -> None:
         """The process ends: let the client go as gently as there is time for."""
 
+    def give_up(self) -> None:
+        """A bug of ours hit it: the connection ends, and what was sent does not look complete."""
+        if not self.over:
+            self._leave_channels()
+            self.outlet.break_off()
+
     def leave(self) -> None:
         """The client is gone."""
         if not self.over:

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Final
 
 from gripproxy.grip.item import Item
-from gripproxy.sessions.channels import Subscription
+from gripproxy.sessions.channels import Session, Subscription
 
 __all__ = ["INTERVAL", "Pacer"]
 
@@ -39,6 +39,8 @@ class Pacer:
         self._waiting: dict[bytes, int] = {}
         self._running = False
         self.delivered = 0
+        self.failed: Callable[[Session, Exception], None]
+        """Called when something went wrong for one session, while the exception is handled. Set by the owner."""
 
     def put(self, key: bytes, subscription: Subscription, item: Item, weight: int) -> bool:
         """Queue one delivery of a route id (empty: of all routes without one). Returns False if it was dropped."""
@@ -71,8 +73,11 @@ class Pacer:
             else:
                 del self._waiting[key]
             session = subscription.session
-            if subscription in session.subscriptions and session.deliver(subscription, item):
-                self.delivered += 1
+            try:
+                if subscription in session.subscriptions and session.deliver(subscription, item):
+                    self.delivered += 1
+            except Exception as error:  # noqa: BLE001 - of one session; the others have their turn
+                self.failed(session, error)
         # Even with nothing left the pause is kept, else single items would pass faster than the rate.
         if self._queues:
             self._arm(INTERVAL, self._run)

@@ -27,7 +27,7 @@ from gripproxy.grip.frames import CLOSE, CONT, PING, PONG, TEXT, close_payload, 
 from gripproxy.grip.item import Item
 from gripproxy.pipe import SOCKET
 from gripproxy.sessions.channels import Subscription
-from gripproxy.sessions.extras import Extras
+from gripproxy.sessions.extras import FRAME_OVERHEAD, NO_META, Extras
 from gripproxy.sessions.fanout import OPCODES, frame
 from gripproxy.sessions.filtering import FilterQueue
 from gripproxy.sessions.keeper import Keeper
@@ -40,8 +40,6 @@ __all__ = ["CLOSE_TIMEOUT", "WebSocketSession"]
 
 CLOSE_TIMEOUT: Final = 10.0
 """Seconds the client has to answer a close frame (RFC 6455 §7.1.1 leaves it to the server)."""
-
-FRAME_OVERHEAD: Final = 10
 
 
 class WebSocketSession:
@@ -97,7 +95,7 @@ class WebSocketSession:
         self.deflate: Parameters | None = None
         """What was agreed on compression with the client (RFC 7692)."""
         self.leg: BackendLeg | None = None
-        self.meta: Mapping[bytes, bytes] = _NO_META
+        self.meta: Mapping[bytes, bytes] = NO_META
         self.subscriptions: tuple[Subscription, ...] = ()
         self.unconfirmed = 0
         self.over = False
@@ -576,6 +574,11 @@ class WebSocketSession:
             self._leave()
             self.outlet.drop(why)
 
+    def give_up(self) -> None:
+        """A bug of ours hit it: both sides are dropped."""
+        if not self.over:
+            self._break(self.outlet.drop, "a bug in gripproxy")
+
     def drain(self) -> None:
         """The process ends: close with 1001 (RFC 6455 §7.4.1)."""
         if not self.over and not self._sent_close:
@@ -594,6 +597,3 @@ class WebSocketSession:
                 extras.reliable.end()
             self.extras = None
         self.keeper.table.unsubscribe(self)
-
-
-_NO_META: Final[dict[bytes, bytes]] = {}

@@ -54,6 +54,7 @@ MEANINGS: Final[dict[str, str]] = {
     "dropped-filter-queue": "too many waited for a filter's answer",
     "dropped-unconfirmed": "too many came before a stream could begin",
     "dropped-message-hwm": "over message_rate, and too many waited",
+    "dropped-error": "a bug in gripproxy; the log has it",
     "dropped-duplicate": "items whose id was known",
     "dropped-sequence": "items that waited for one that did not come",
 }

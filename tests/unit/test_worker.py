@@ -163,28 +163,6 @@ class TestLimits:
     def test_connections_are_shared_between_the_workers(self, most: int, workers: int, each: int) -> None:
         assert House(client_maxconn=most, workers=workers).worker.max_connections == each
 
-    def test_filter_requests_that_wait_are_bounded(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gripproxy.worker.ASKS_WAITING_MAX", 2)
-        browsers = []
-        for _ in range(6):
-            browser = house.browser().says(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-            backend = house.pool.connect() if house.pool.wanted else house.pool.opened[-1]
-            backend.says(
-                b"HTTP/1.1 200 OK\r\nGrip-Hold: stream\r\nGrip-Channel: ch; filter=http-check\r\n"
-                b'Grip-Set-Meta: url="/check"\r\nContent-Length: 0\r\n\r\n'
-            )
-            house.confirm()
-            browser.take()
-            browsers.append(browser)
-        house.pool.idle.clear()
-        house.publish(Item(b"ch", stream=StreamFormat("send", b"x")))
-        house.pass_time(1)
-        assert len(house.pool.wanted) == 3
-        while house.pool.wanted:
-            house.pool.connect().says(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-            house.pool.idle.clear()
-        assert [browser.take() for browser in browsers] == [b"1\r\nx\r\n"] * 3 + [b""] * 3
-
 
 class TestKeys:
     def test_a_signer_is_made_once(self, house: House) -> None:

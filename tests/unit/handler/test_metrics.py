@@ -120,7 +120,7 @@ def test_what_workers_tell(house: House) -> None:
 
 def test_every_reason_of_a_drop_is_there_from_the_beginning(house: House) -> None:
     """A counter that comes to be with its first drop has no increase that Prometheus would see."""
-    reasons = {"filter", "filter-queue", "unconfirmed", "message-hwm", "duplicate", "sequence"}
+    reasons = {"filter", "filter-queue", "unconfirmed", "message-hwm", "error", "duplicate", "sequence"}
     drops = {name: value for name, value in house.samples().items() if "_drops_" in name}
     assert drops == {f"pp_drops_total{{reason={reason}}}": 0 for reason in reasons}
     # Clients that were cut off are no deliveries; a reason of a newer worker is told.

@@ -1,0 +1,54 @@
+"""The requests that filters make (docs/grip.md §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from gripproxy.edge.fetch import Fetch, Pace
+from gripproxy.grip.filters import ASK_RATE, ASK_TIMEOUT, Ask, AskAnswer
+from gripproxy.grip.response import Response
+from gripproxy.log import log
+from gripproxy.routes import Route
+
+if TYPE_CHECKING:
+    from gripproxy.worker import Worker
+
+__all__ = ["WAITING_MAX", "Asking"]
+
+WAITING_MAX: Final = 10_000
+"""Filter requests that may wait for their turn; further ones fail."""
+
+PACES_MAX: Final = 1000
+"""URLs whose pace is remembered; with one more all begin anew."""
+
+
+class Asking:
+    """Performs the requests of filters, at most ASK_RATE a second for one URL."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._paces: dict[bytes, Pace] = {}
+
+    def ask(self, ask: Ask, uri: bytes, route: object, answer: Callable[[AskAnswer | None], None]) -> None:
+        """Perform one request; ``answer`` is called in a later turn, with None if there is no answer.
+
+        ``uri`` is the base of relative URLs, ``route`` that of the client.
+        """
+        assert isinstance(route, Route)
+        loop = self._worker.loop
+
+        def done(response: Response | None) -> None:
+            answer(None if response is None else AskAnswer(response.code, response.headers, response.body))
+
+        def start() -> None:
+            Fetch(self._worker, route, uri, ask.url, b"POST", list(ask.headers), ask.body, ASK_TIMEOUT, done)
+
+        pace = self._paces.get(ask.url)
+        if pace is None:
+            if len(self._paces) > PACES_MAX:
+                self._paces.clear()
+            pace = self._paces[ask.url] = Pace(ASK_RATE, 0.025, WAITING_MAX, loop.call_later)
+        if not pace.add(start):
+            log.warning("too many filter requests wait for %s", ask.url)
+            loop.call_soon(answer, None)
