@@ -59,14 +59,17 @@ class Crowd:
         *,
         headers: Sequence[str] = (),
         processes: int = 1,
+        buffer: int = 0,
     ) -> None:
-        """``kind``: stream, poll, ws or plain; "#####" in ``path`` becomes each client's number."""
+        """``kind``: stream, poll, ws or plain; "#####" in ``path`` becomes each client's number. ``buffer``: bytes that
+        the kernel keeps for a client that does not read, 0 for as many as it likes."""
         lines = "".join(f"{line}\r\n" for line in headers)
         self.members: list[Program] = []
         for _ in range(processes):
             # Addresses of their own, so that no port of an earlier run is in the way and each has all ports.
             source = f"127.{random.randint(1, 250)}.{random.randint(0, 250)}.{random.randint(2, 250)}"
             command = [f"{programs}/crowd", "-p", str(port), "-k", kind, "-u", path, "-s", source, "-H", lines]
+            command += ["-b", str(buffer)]
             self.members.append(Program(command))
         self.held = 0
 
@@ -160,13 +163,16 @@ class Sent:
 class Publisher:
     """Sends messages one way, on ``channels`` channels in turn."""
 
-    def __init__(self, programs: pathlib.Path, port: int, way: str, message: bytes, *, channels: int = 1) -> None:
-        """``way``: zmq, http or line; ``message``: a template from `bench.items`."""
+    def __init__(
+        self, programs: pathlib.Path, port: int, way: str, message: bytes, *, channels: int = 1, buffer: int = 0
+    ) -> None:
+        """``way``: zmq, http or line; ``message``: a template from `bench.items`. ``buffer``: bytes that the kernel
+        keeps on this side when the server does not read, 0 for as many as it likes."""
         with tempfile.NamedTemporaryFile(prefix="bench-item-") as file:
             file.write(message)
             file.flush()
             connections = 8 if way == "http" else 1
-            command = [f"{programs}/publisher", str(port), way, str(connections), str(channels), file.name]
+            command = [f"{programs}/publisher", str(port), way, str(connections), str(channels), file.name, str(buffer)]
             self._program = Program(command)
             self.send(0)  # it has read the file when it answers
 

@@ -182,7 +182,9 @@ class Target(abc.ABC):
 
     # --- what is done with it
 
-    def crowd(self, kind: str, *, own: bool = False, headers: Sequence[str] = (), processes: int = 1) -> Crowd:
+    def crowd(
+        self, kind: str, *, own: bool = False, headers: Sequence[str] = (), processes: int = 1, buffer: int = 0
+    ) -> Crowd:
         """Clients to be, all on one channel or each on its ``own``."""
         path = self.paths[kind]
         return Crowd(
@@ -192,17 +194,20 @@ class Target(abc.ABC):
             path if own else path.replace("#####", "00000"),
             headers=headers,
             processes=processes,
+            buffer=buffer,
         )
 
     def port_of(self, way: str) -> int:
         """Where to publish."""
         return {"zmq": self.pull, "http": self.control}[way]
 
-    def publisher(self, kind: str, *, way: str = "", channels: int = 0, ids: bool = False) -> Publisher:
+    def publisher(
+        self, kind: str, *, way: str = "", channels: int = 0, ids: bool = False, buffer: int = 0
+    ) -> Publisher:
         """A publisher of messages to ``channels`` channels in turn, or (0) to the one that all clients have."""
         chosen = way or self.ways[0]
         message = self.message(chosen, kind, ids=ids, one=channels > 0)
-        return Publisher(self.programs, self.port_of(chosen), chosen, message, channels=max(channels, 1))
+        return Publisher(self.programs, self.port_of(chosen), chosen, message, channels=max(channels, 1), buffer=buffer)
 
     def pids(self) -> list[int]:
         """All its processes, without the backend."""

@@ -461,6 +461,10 @@ def _delivery_cost(bench: Bench, crowd: Crowd, publisher: Publisher) -> float:
 
 # --- overload
 
+BUFFER = 128 * 1024
+"""Bytes that the kernel may keep of each connection on the side of publisher and clients. On loopback it would take
+many megabytes, which are taken in and delivered according to it, and neither sent nor read."""
+
 
 def overload(bench: Bench) -> None:
     """Twice what it can do, for a minute, on many channels and on one; and how it is afterwards."""
@@ -473,9 +477,9 @@ def overload(bench: Bench) -> None:
 def _overload(bench: Bench, key: str, channels: int) -> None:
     clients = bench.scale.clients(1000)
     with bench.started(Wish(metrics=True)) as target, contextlib.ExitStack() as stack:
-        crowd = stack.enter_context(contextlib.closing(target.crowd("stream", own=bool(channels))))
+        crowd = stack.enter_context(contextlib.closing(target.crowd("stream", own=bool(channels), buffer=BUFFER)))
         crowd.open(clients, window=WINDOW)
-        publisher = target.publisher("stream", channels=clients if channels else 0)
+        publisher = target.publisher("stream", channels=clients if channels else 0, buffer=BUFFER)
         stack.enter_context(contextlib.closing(publisher))
         _overloaded(bench, target, crowd, publisher, f"overload {key}", clients if channels else 1)
 

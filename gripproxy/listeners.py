@@ -55,6 +55,11 @@ ANY_ADDRESS: Final = "0.0.0.0"
 X-Forwarded-For and the logs. For IPv6 add ``[::]:port`` to the list."""
 
 
+UNSENT: Final = 128 * 1024
+"""Bytes for a client that the kernel takes beyond those on their way: its connections inherit it. Without it the kernel
+takes megabytes for one that does not read, where they are late, unseen, and in nobody's limit."""
+
+
 class ListenError(Exception):
     """A listening socket cannot be had: the operator's to solve. The text names the key, and the value if not empty."""
 
@@ -216,6 +221,7 @@ def _bind(address: Address, *, reuse_port: bool) -> socket.socket:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if address.family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # see ANY_ADDRESS
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
         sock.setblocking(False)
         sock.bind((address.host, address.port))
         if reuse_port:

@@ -109,6 +109,9 @@ FRAME_BYTES: Final = 1024 * 1024
 stays short, and a burst of large items does not travel as one frame that has to be there whole before the first of them
 is delivered."""
 
+WRITE_AHEAD: Final = 256 * 1024
+"""Bytes given to the transport before messages wait in the queue, which has a bound in messages and is looked at."""
+
 _LENGTH = struct.Struct(">I")
 
 Message = tuple[Any, ...]
@@ -323,7 +326,7 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=4 * 1024 * 1024)
+        self._transport.set_write_buffer_limits(high=WRITE_AHEAD)
         sock = self._transport.get_extra_info("socket")
         self._spare = os.dup(sock.fileno()) if sock is not None else -1
 

@@ -20,7 +20,15 @@ from .publication import parse_message
 __all__ = ["Intake"]
 
 MAX_WAITING: Final = 20_000
-"""Messages ZeroMQ keeps per publisher before it makes a PUSH wait, or an XPUB drop."""
+"""Messages ZeroMQ keeps of each publisher of the SUB socket, before these have to drop."""
+
+MAX_PULLED: Final = 2000
+"""The same for PULL, whose publishers wait instead: what waits here is late, and not needed to go on."""
+
+PULL_BUFFER: Final = 256 * 1024
+"""Bytes of each PULL publisher's connection that the kernel keeps; it may keep less. By itself it would let this grow
+to many megabytes, which is seconds of items when there is more than goes out. At a round trip of 20 ms there is still
+room for some 10 MB a second."""
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
 """Longest message taken, in bytes; ZeroMQ closes the connection of a publisher that sends a longer one."""
@@ -52,6 +60,8 @@ class Intake:
     def open_pull(self, spec: str, mode: int | None = None) -> str:
         """Bind the PULL socket and read from it; return its address. ``mode``: ipc_file_mode. Raises BindError."""
         sock = self._pull = self._socket(zmq.PULL)
+        sock.setsockopt(zmq.RCVHWM, MAX_PULLED)
+        sock.setsockopt(zmq.RCVBUF, PULL_BUFFER)
         address = bind(sock, spec, "push_in_spec", mode)
         self._bound.append((sock, sock.getsockopt_string(zmq.LAST_ENDPOINT)))
         self._drains.append(Drain(sock, self._take_pull, self._wait))

@@ -17,11 +17,12 @@ from .exchange import Exchange
 
 __all__ = ["Links"]
 
-HIGH_WATER: Final = 50_000
-"""Messages, large ones counting as several, that wait for one worker when publishers that can wait are made to. A
-quarter of what the pipe takes before it drops the whole queue, so that other publishers have the rest."""
+HIGH_WATER: Final = 2000
+"""Messages, large ones counting as several, that wait for one worker when publishers that can wait are made to. So few
+because what waits is late; it is enough for the time between two looks. What the pipe takes before it drops the whole
+queue is a hundred times that: the rest is for publishers that cannot wait."""
 
-LOW_WATER: Final = 5_000
+LOW_WATER: Final = 500
 """Messages waiting for a worker that was found stalled at which it counts as alive again."""
 
 STALL_TIME: Final = 1.0

@@ -1,9 +1,9 @@
 /* crowd: many clients in one thread. They are held and count the messages they get, or ask again and again.
  *
- *   crowd -p PORT -k stream|poll|ws|plain -u PATH [-s 127.x.y.z] [-H HEADERS]
+ *   crowd -p PORT -k stream|poll|ws|plain -u PATH [-s 127.x.y.z] [-H HEADERS] [-b BUFFER]
  *
- * "#####" in PATH becomes the client's number. HEADERS are whole lines with CR LF. Each command on stdin is answered by
- * one JSON line when it is done:
+ * "#####" in PATH becomes the client's number. HEADERS are whole lines with CR LF. BUFFER is how many bytes the kernel may
+ * keep of what a client has not read. Each command on stdin is answered by one JSON line when it is done:
  *
  *   open N WINDOW RATE   N more clients, at most WINDOW being opened at a time, RATE a second (0: no limit). One counts
  *                        as held when its response's head has come; for poll, when the request is sent; for plain, when
@@ -34,7 +34,7 @@ struct client {
 #define ANSWER_MOST 2048
 
 static struct client *clients;
-static int opened, wanted, capacity, window = 50, epoll, port;
+static int opened, wanted, capacity, window = 50, epoll, port, buffer;
 static int held, closed, refused;
 static double rate;
 static uint64_t opening_since;
@@ -119,6 +119,7 @@ static void begin(struct client *c) {
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (c->fd < 0) die("socket");
     no_delay(c->fd);
+    if (buffer) setsockopt(c->fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
     setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard); /* thousands in TIME_WAIT would be in the way */
     if (source) {
         inet_pton(AF_INET, source, &from.sin_addr);
@@ -290,12 +291,13 @@ int main(int argc, char **argv) {
     uint64_t until = 0, goal = 0, quiet = 0, seen = 0, seen_at = 0, since = 0;
     char line[256];
     int o;
-    while ((o = getopt(argc, argv, "p:k:u:s:H:")) != -1) switch (o) {
+    while ((o = getopt(argc, argv, "p:k:u:s:H:b:")) != -1) switch (o) {
         case 'p': port = atoi(optarg); break;
         case 'k': for (int i = 0; i < 4; i++) if (!strcmp(names[i], optarg)) kind = (enum kind)i; break;
         case 'u': path = optarg; break;
         case 's': source = optarg; break;
         case 'H': headers = optarg; break;
+        case 'b': buffer = atoi(optarg); break;
         default: return 2;
     }
     raise_limit();

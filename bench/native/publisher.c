@@ -1,6 +1,6 @@
 /* publisher: sends items from a template, as fast as they are taken or at a rate.
  *
- *   publisher PORT zmq|http|line CONNECTIONS CHANNELS TEMPLATE
+ *   publisher PORT zmq|http|line CONNECTIONS CHANNELS TEMPLATE BUFFER
  *
  * TEMPLATE is a file with the bytes of one message, whatever the protocol. Each of these in it is replaced, by something as long:
  *
@@ -14,7 +14,8 @@
  *
  *   send COUNT RATE MS   RATE a second (0: no limit), for at most MS milliseconds
  *
- * What the server does not read waits here, unsent: `sent` counts what the kernel has taken.
+ * What the server does not read waits here, unsent: `sent` counts what the kernel has taken. BUFFER is how many bytes of
+ * a connection that may keep on this side, 0 for as many as it likes.
  */
 #include "clock.h"
 #include <poll.h>
@@ -27,7 +28,7 @@ struct places { size_t at[PLACES]; int many; };
 struct connection { int fd, busy; size_t length; char answer[4096]; };
 
 static enum way way;
-static int port, channels;
+static int port, channels, buffer;
 static char *template;
 static size_t length;
 static struct places marks, names, ids, previous;
@@ -65,6 +66,7 @@ static int dial(void) {
     struct linger hard = {1, 0};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     no_delay(fd);
+    if (buffer) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
     if (way == HTTP) setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard); /* each one leaves no TIME_WAIT */
     if (connect(fd, (struct sockaddr *)&a, sizeof a)) die("publisher: connect");
     return fd;
@@ -183,12 +185,13 @@ static void post_all(struct connection *cs, int many, uint64_t wanted, double ra
 }
 
 int main(int argc, char **argv) {
-    if (argc != 6) return 2;
+    if (argc != 7) return 2;
     raise_limit();
     port = atoi(argv[1]);
     way = !strcmp(argv[2], "zmq") ? ZMQ : !strcmp(argv[2], "http") ? HTTP : LINE;
     int many = atoi(argv[3]);
     channels = atoi(argv[4]);
+    buffer = atoi(argv[6]);
     if (many < 1 || many > 64 || channels < 1 || channels > 100000) return 2;
     FILE *file = fopen(argv[5], "rb");
     template = malloc(BATCH);
