@@ -21,15 +21,15 @@ import uvloop
 from gripproxy import tls
 from gripproxy.config import Config, ConfigError
 from gripproxy.edge.accepting import Accepting
+from gripproxy.edge.asking import Asking
 from gripproxy.edge.backend import BackendPool
 from gripproxy.edge.client import ClientConnection
 from gripproxy.edge.clienttls import target_context
-from gripproxy.edge.fetch import Fetch, Pace
+from gripproxy.edge.fetch import Fetch
 from gripproxy.edge.forwarding import Forwarder, ForwardSettings
 from gripproxy.edge.linkfetch import LinkFetches
 from gripproxy.edge.opening import Opening
 from gripproxy.edge.poster import EventPoster
-from gripproxy.grip.filters import ASK_RATE, ASK_TIMEOUT, Ask, AskAnswer
 from gripproxy.grip.forwarded import ForwardedFor
 from gripproxy.grip.item import Item
 from gripproxy.grip.response import Response
@@ -37,6 +37,7 @@ from gripproxy.grip.signature import KeyProblem, Signer, load_key
 from gripproxy.journal import Journal
 from gripproxy.listeners import Listener
 from gripproxy.log import log
+from gripproxy.mishaps import Mishaps
 from gripproxy.pipe import ANSWER, COMMAND, ITEM, LOST, RETIRING, STATS, SUBSCRIBED, WATCH, Link, Message, socket_path
 from gripproxy.pressure import Pressure
 from gripproxy.process import Child
@@ -65,9 +66,6 @@ RECONNECT: Final = (0.02, 0.5)
 
 GONE_TIMEOUT: Final = 30.0
 """Seconds the request to a gone link may take; its outcome does not matter."""
-
-ASKS_WAITING_MAX: Final = 10_000
-"""Filter requests that may wait for their turn; further ones fail."""
 
 
 def _given(link: Link) -> Link:
@@ -110,7 +108,6 @@ class Worker(Journal):
         self._link: Link | None = None
         self._stopped = loop.create_future()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._asks: dict[bytes, Pace] = {}
         self._signers: dict[tuple[str, str], Signer | None] = {}
         self._told: dict[str, int] = {}
         self._gauges: dict[str, int] = {}
@@ -132,6 +129,8 @@ class Worker(Journal):
 
         self.tally = Tally(self)
         self.table = ChannelTable(self.tell_handler, self.tally)
+        self.mishaps = Mishaps(self.table)
+        self.table.failed = self.mishaps.session
         self.wheel = Wheel(self.clock())
         self.updates = Updates(
             lambda seconds: self._later(seconds, self.updates.run),
@@ -150,12 +149,14 @@ class Worker(Journal):
             if rate
             else None
         )
+        if self.pacer is not None:
+            self.pacer.failed = self.mishaps.session
         self.keeper = Keeper(
             self.table,
             self.wheel,
             self.updates,
             self.clock,
-            self._ask,
+            Asking(self).ask,
             proxy.stream_buffer_max,
             self.pacer is not None,
             proxy.hold_confirm_timeout,
@@ -295,25 +296,6 @@ class Worker(Journal):
 
         Fetch(self, route, base, link, b"POST", [(b"Content-Length", b"0")], b"", GONE_TIMEOUT, done)
 
-    def _ask(self, ask: Ask, uri: bytes, route: object, answer: Callable[[AskAnswer | None], None]) -> None:
-        """Perform the request of a filter, at most ASK_RATE a second for one URL (docs/grip.md §7)."""
-        assert isinstance(route, Route)
-
-        def done(response: Response | None) -> None:
-            answer(None if response is None else AskAnswer(response.code, response.headers, response.body))
-
-        def start() -> None:
-            Fetch(self, route, uri, ask.url, b"POST", list(ask.headers), ask.body, ASK_TIMEOUT, done)
-
-        pace = self._asks.get(ask.url)
-        if pace is None:
-            if len(self._asks) > 1000:
-                self._asks.clear()
-            pace = self._asks[ask.url] = Pace(ASK_RATE, 0.025, ASKS_WAITING_MAX, self.loop.call_later)
-        if not pace.add(start):
-            log.warning("too many filter requests wait for %s", ask.url)
-            self.loop.call_soon(answer, None)
-
     # --- the pipe
 
     def tell_handler(self, message: Message) -> None:
@@ -378,21 +360,27 @@ class Worker(Journal):
     def _messages(self, link: Link, messages: list[Message]) -> None:
         item = self.fanout.item
         unpack = Item.unpack
-        for message in messages:
-            kind = message[0]
-            if kind == ITEM:
-                item(unpack(message[1]))
-            elif kind == SUBSCRIBED:
-                self.table.confirmed(message[1], message[2], message[3])
-            elif kind == COMMAND:
-                self._command(message[1], message[2], message[3])
-            elif kind == WATCH:
-                self._watched(message[1], message[2])
-            elif kind == LOST:
-                self.lost += 1
-                log.error("items were lost on the way from the handler: this worker does not keep up")
-                self.table.lost()
-                self._recover()
+        rest = iter(messages)
+        while True:
+            try:
+                for message in rest:
+                    kind = message[0]
+                    if kind == ITEM:
+                        item(unpack(message[1]))
+                    elif kind == SUBSCRIBED:
+                        self.table.confirmed(message[1], message[2], message[3])
+                    elif kind == COMMAND:
+                        self._command(message[1], message[2], message[3])
+                    elif kind == WATCH:
+                        self._watched(message[1], message[2])
+                    elif kind == LOST:
+                        self.lost += 1
+                        log.error("items were lost on the way from the handler: this worker does not keep up")
+                        self.table.lost()
+                        self._recover()
+                break
+            except Exception as error:  # noqa: BLE001 - of one message; those behind it are dealt with
+                self.mishaps.message(message, error)
         self.fanout.flush()
 
     def _watched(self, connections: bool, counts: bool) -> None:
