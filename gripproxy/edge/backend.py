@@ -142,20 +142,16 @@ class BackendConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=HIGH_WATER)
 
     def data_received(self, data: bytes) -> None:
+        sink, whole = self.sink, self._whole
         self.answered = True
-        whole = self._whole
-        if whole is not None:
-            head = self._parser.known(data)
-            if head is not None:
-                whole.on_whole(head, data)
-                return
-        sink = self.sink
         try:
-            self._parser.feed(data)
+            head = self._parser.feed(data, whole is not None)
         except BadResponse as error:
             self._break(f"bad response: {error}")
             return
-        if sink is not None:
+        if head is not None and whole is not None:
+            whole.on_whole(head, data)
+        elif sink is not None:
             sink.on_batch()
         else:
             self._pool.discard(self)

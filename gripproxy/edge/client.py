@@ -36,8 +36,8 @@ __all__ = ["ClientConnection"]
 NEVER: Final = float("inf")
 
 # Bits of what is to be known of the current request while it is held, and of the connection.
-MINOR, KEEP, HEAD, CORS, SENT, BLOCKED, ADVANCING, CLOSING, DRAINING = (1 << n for n in range(9))
-_BETWEEN: Final = BLOCKED | ADVANCING | CLOSING | DRAINING
+MINOR, KEEP, HEAD, CORS, SENT, BLOCKED, ADVANCING, CLOSING, DRAINING, PAUSED = (1 << n for n in range(10))
+_BETWEEN: Final = BLOCKED | ADVANCING | CLOSING | DRAINING | PAUSED
 """What outlasts a request."""
 
 
@@ -121,7 +121,7 @@ class ClientConnection(asyncio.Protocol):
             if self._queue and self._hold is None:
                 self._ahead = sum(waiting.size for waiting in self._queue)
                 self._advance()
-        elif not self._exchange.request.complete and self.transport.is_reading():
+        elif not self._exchange.request.complete and not self._flags & PAUSED:
             self.deadline = self._worker.clock() + self._worker.config.proxy.client_body_timeout
 
     def eof_received(self) -> bool:
@@ -182,8 +182,9 @@ class ClientConnection(asyncio.Protocol):
         if exchange is not None and exchange.request is request:
             exchange.request_complete()
             self.deadline = NEVER
-            if not self.transport.is_reading():
+            if self._flags & PAUSED:
                 # Nothing more is to be held back, and only a reader sees the client leave.
+                self._flags &= ~PAUSED
                 self.transport.resume_reading()
 
     def _take_exchange(self) -> Exchange | Opening | None:
@@ -318,12 +319,14 @@ class ClientConnection(asyncio.Protocol):
     def pause(self) -> None:
         """Read no more of the request body for now."""
         self.deadline = NEVER
-        if self.transport.is_reading():
+        if not self._flags & PAUSED:
+            self._flags |= PAUSED
             self.transport.pause_reading()
 
     def resume(self) -> None:
         """Undo ``pause``."""
-        if not self.transport.is_closing() and not self.transport.is_reading():
+        if self._flags & PAUSED and not self.transport.is_closing():
+            self._flags &= ~PAUSED
             self.transport.resume_reading()
             self.deadline = self._worker.clock() + self._worker.config.proxy.client_body_timeout
 
@@ -379,7 +382,8 @@ class ClientConnection(asyncio.Protocol):
         times = worker.config.proxy
         in_head = parser is not None and parser.in_head
         self.deadline = worker.clock() + (times.client_head_timeout if in_head else times.client_idle_timeout)
-        if not transport.is_reading():
+        if self._flags & PAUSED:
+            self._flags &= ~PAUSED
             transport.resume_reading()
         if self._queue:
             self._advance()
@@ -390,7 +394,7 @@ class ClientConnection(asyncio.Protocol):
 
     def hold(self, hold: ResponseHold | StreamHold, request: Request, body: bytes, cors: bool) -> None:
         """From now on ``hold`` owns the client; ``body`` is kept with the request if it may be repeated."""
-        flags = self._flags & (SENT | BLOCKED | ADVANCING | CLOSING | DRAINING)
+        flags = self._flags & (_BETWEEN | SENT)
         if request.minor:
             flags |= MINOR
         if request.keep_alive:

@@ -158,7 +158,7 @@ class Exchange:
             self.trusted = forwarder.trusted(request)
             if self.figures is NOBODY:
                 self.figures = self._worker.tally.request(self, route, self._kept_size)
-        if target.over_http and not self.trusted and has_events(request):
+        if target.over_http and request.method == b"POST" and not self.trusted and has_events(request):
             self._fail(403, "Client not allowed to send WebSocket events directly.")
             return
         if target.kind == "test":
@@ -177,14 +177,17 @@ class Exchange:
 
     def on_connected(self, connection: BackendConnection) -> None:
         self._backend = connection
-        request, forwarder, client = self.request, self.forwarder, self.client
+        request, forwarder, client, worker = self.request, self.forwarder, self.client, self._worker
         assert forwarder is not None
-        body = b"".join(self._kept) if self._kept else b""
-        self._asked = self._worker.clock()
-        self.figures.server_content_bytes_sent += len(body)
+        now = self._asked = worker.clock()
+        length: int | None = 0
+        body = b""
+        if self._kept:
+            body = b"".join(self._kept)
+            length = len(body)
+            self.figures.server_content_bytes_sent += length
         if request.complete:
-            length: int | None = len(body)
-            self.deadline = self._asked + self._worker.config.proxy.response_timeout
+            self.deadline = now + worker.config.proxy.response_timeout
         elif request.length >= 0:
             length = request.length
         else:
@@ -192,11 +195,10 @@ class Exchange:
             body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
         head = forwarder.head(request, length, client.peer, self.secure, self.trusted, self._last_ids)
         self.figures.server_header_bytes_sent += len(head)
-        is_head = request.method == b"HEAD"
         # What is to be done with a head that came before is known only for the common case.
-        common = request.complete and request.keep_alive and request.minor and not is_head
-        whole = self if common and self.route is not None and not self._worker.cors(self.route) else None
-        connection.send(head + body if body else head, is_head, whole=whole)
+        common = request.keep_alive and request.minor and request.complete and request.method != b"HEAD"
+        whole = self if common and not worker.cors(forwarder.route) else None
+        connection.send(head + body if body else head, request.method == b"HEAD", False, whole)
         if not request.complete:
             client.resume()
             if self._kept_size > GRIP_REQUEST_MAX:
@@ -287,9 +289,8 @@ class Exchange:
         if request.method != b"HEAD" and code != 204 and code != 304 and not sized:
             self._chunked = bool(request.minor)
             request.keep_alive = request.keep_alive and self._chunked
-        first = b"HTTP/1.%d %d %b" % (request.minor, code, reason)
         end = framing_lines(request.minor, self._chunked, request.keep_alive, worker.retiring)
-        self._head = b"\r\n".join([first, *lines, end])
+        self._head = b"\r\n".join([b"HTTP/1.%d %d %b" % (request.minor, code, reason), *lines, end])
         figures.client_header_bytes_sent += len(self._head)
 
     def on_whole(self, head: ResponseHead, data: bytes) -> None:

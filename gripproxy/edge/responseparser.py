@@ -103,38 +103,6 @@ class ResponseParser:
         self._head_size = 0
         self._bodyless = head
 
-    def known(self, data: bytes) -> ResponseHead | None:
-        """Return the head that ``data`` begins with if it came before and the whole response is there; else feed it.
-
-        The response is over then; the owner is not told.
-        """
-        if not self.asked or self.begun or self._head_size or self._bodyless:
-            return None
-        head = RESPONSES.get(data[: data.find(HEAD_END) + 4])
-        if head is None or not head.relay or len(data) != head.end + head.length:
-            return None
-        self.begun = True
-        self.asked = False
-        self.head_size = head.size
-        self.reusable = head.reusable
-        return head
-
-    def _recall(self, data: bytes) -> bool:
-        """Take the beginning of a response whose head came before. Returns False if it is to be parsed."""
-        block = data[: data.find(HEAD_END) + 4]
-        head = RESPONSES.get(block)
-        if head is None:
-            if len(block) > 4 and RESPONSES.again(block):
-                self._new = block
-            return False
-        self.begun = True
-        self.head_size = head.size
-        self.reusable = head.reusable
-        self._left = head.length
-        self._owner.response_begun(head.code, head.reason, list(head.headers))
-        self._body(data[head.end :])
-        return True
-
     def _body(self, data: bytes) -> None:
         """Take more of the body of a response whose head came before, and what is behind it."""
         size, left = len(data), self._left
@@ -151,16 +119,34 @@ class ResponseParser:
             self.asked = False
             self._owner.response_complete()
 
-    def feed(self, data: bytes) -> None:
-        """Parse ``data``. Raises BadResponse, after which the connection is of no use."""
+    def feed(self, data: bytes, whole: bool = False) -> ResponseHead | None:
+        """Parse ``data``. Raises BadResponse, after which the connection is of no use.
+
+        ``whole``: a response that is all there, behind a head that came before, and is only to be relayed, is not told
+        but its head returned.
+        """
         if self._left:
             self._body(data)
-            return
+            return None
         if not self.asked:
             raise BadResponse("bytes that answer no request")
         if not self.begun:
-            if not self._head_size and not self._bodyless and self._recall(data):
-                return
+            if not self._head_size and not self._bodyless:
+                block = data[: data.find(HEAD_END) + 4]
+                head = RESPONSES.get(block)
+                if head is not None:
+                    self.begun = True
+                    self.head_size = head.size
+                    self.reusable = head.reusable
+                    if whole and head.relay and len(data) == head.end + head.length:
+                        self.asked = False
+                        return head
+                    self._left = head.length
+                    self._owner.response_begun(head.code, head.reason, list(head.headers))
+                    self._body(data[head.end :])
+                    return None
+                if len(block) > 4 and RESPONSES.again(block):
+                    self._new = block
             self._head_size += len(data)
             if self._head_size > RESPONSE_HEAD_MAX + 65536:
                 raise BadResponse(f"its head has more than {RESPONSE_HEAD_MAX} bytes")
@@ -179,8 +165,9 @@ class ResponseParser:
             if self.begun and not self.asked:
                 # Complete, with something behind it: the answer stands, the connection does not.
                 self.reusable = False
-                return
+                return None
             raise BadResponse(str(error)) from error
+        return None
 
     def close(self) -> None:
         """Let go of the parser: it and this object refer to each other, and would wait for the collector."""

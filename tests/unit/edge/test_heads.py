@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gripproxy.edge import heads
 from gripproxy.edge.heads import BLOCK_MAX, HEADS_MAX, REQUESTS, RESPONSES, SEEN_MAX, SIZE_MAX, Heads
 from gripproxy.edge.parser import Request
+from gripproxy.edge.responseparser import BadResponse
 from tests.unit.edge.doubles import Backend, Browser, House
 from tests.unit.edge.test_parser import Requests, cut
 from tests.unit.edge.test_responseparser import Responses
@@ -200,7 +201,7 @@ class TestResponse:
     def test_the_third_is_not_parsed(self) -> None:
         self.learn(OK + b"hello")
         responses = Responses()
-        head = responses.parser.known(OK + b"world")
+        head = responses.parser.feed(OK + b"world", whole=True)
         assert head is not None
         assert (head.code, head.reason, head.length, head.end) == (200, b"OK", 5, len(OK))
         assert head.headers == ((b"Server", b"s"), (b"Content-Length", b"5"))
@@ -211,7 +212,7 @@ class TestResponse:
     def test_what_is_not_for_the_client_is_left_out(self) -> None:
         data = OK.replace(b"Server: s", b"Connection: keep-alive") + b"hello"
         self.learn(data)
-        head = Responses().parser.known(data)
+        head = Responses().parser.feed(data, whole=True)
         assert head is not None
         assert not head.same
         assert head.relay == b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
@@ -233,8 +234,7 @@ class TestResponse:
         told = []
         for _ in range(4):
             responses = Responses()
-            assert responses.parser.known(data) is None
-            responses.feed(data)
+            assert responses.parser.feed(data, whole=True) is None
             told.append((responses.told, responses.parser.reusable, responses.parser.asked, responses.parser.head_size))
         assert told.count(told[0]) == 4
 
@@ -243,28 +243,30 @@ class TestResponse:
     )
     def test_without_a_body(self, head: bytes) -> None:
         self.learn(head)
-        found = Responses().parser.known(head)
+        found = Responses().parser.feed(head, whole=True)
         assert found is not None
         assert found.length == 0
         assert found.same
 
     def test_an_answer_to_head_goes_the_long_way(self) -> None:
         self.learn(OK + b"hello")
-        assert Responses(head=True).parser.known(OK) is None
+        assert Responses(head=True).parser.feed(OK, whole=True) is None
         assert Responses(head=True).feed(OK).told[-1] == "complete"
-        assert Responses(head=True).parser.known(OK + b"hello") is None
+        assert Responses(head=True).parser.feed(OK + b"hello", whole=True) is None
 
     def test_a_response_that_has_begun_goes_the_long_way(self) -> None:
         self.learn(OK + b"hello")
         responses = Responses()
         responses.feed(OK[:9])
-        assert responses.parser.known(OK + b"hello") is None
+        assert responses.parser.feed(OK[9:] + b"hello", whole=True) is None
+        assert responses.told[1:] == [b"hello", "complete"]
 
     def test_nothing_is_known_where_nothing_was_asked(self) -> None:
         self.learn(OK + b"hello")
         responses = Responses()
-        assert responses.parser.known(OK + b"hello") is not None
-        assert responses.parser.known(OK + b"hello") is None
+        assert responses.parser.feed(OK + b"hello", whole=True) is not None
+        with pytest.raises(BadResponse, match="answer no request"):
+            responses.parser.feed(OK + b"hello", whole=True)
 
 
 # --- the remembered way and the long one
@@ -395,7 +397,7 @@ def test_both_memories_are_used() -> None:
         talk.ask([b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"], [OK + b"hello"])
     with (
         mock.patch("gripproxy.edge.parser.RequestParser.feed", side_effect=AssertionError),
-        mock.patch("gripproxy.edge.responseparser.ResponseParser.feed", side_effect=AssertionError),
+        mock.patch("gripproxy.edge.backend.BackendConnection.response_begun", side_effect=AssertionError),
     ):
         seen = talk.ask([b"GET /y HTTP/1.1\r\nHost: h\r\n\r\n"], [OK + b"world"])
     assert seen[0].startswith(b"GET /y HTTP/1.1\r\nHost: h\r\n")
