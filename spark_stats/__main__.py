@@ -155,13 +155,16 @@ def _sync(text: str) -> float | None:
 
 def _record(given: argparse.Namespace) -> int:
     try:
+        from gripproxy.stats_source import reachable
         from spark_stats.directory import Busy, Directory
         from spark_stats.recorder import Recorder
         from spark_stats.recording import Limits, RecordError, Recording
     except ModuleNotFoundError as e:
         print(f"{e.name} is missing: pip install 'gripproxy[record]'", file=sys.stderr)
         return 1
-    if len(set(given.endpoint)) != len(given.endpoint):
+    # As it stands in a configuration, where it is bound: all interfaces are this machine.
+    endpoints = [reachable(endpoint) for endpoint in given.endpoint]
+    if len(set(endpoints)) != len(endpoints):
         print("an endpoint is named twice: its events would be recorded twice", file=sys.stderr)
         return 2
     directory = Directory(given.into)
@@ -173,7 +176,7 @@ def _record(given: argparse.Namespace) -> int:
     try:
         limits = Limits(size=int(given.segment_size * 1024 * 1024), age=given.segment_age, sync=given.sync)
         try:
-            recorder = Recorder(Recording(directory, limits), given.endpoint, given.queue, given.progress)
+            recorder = Recorder(Recording(directory, limits), endpoints, given.queue, given.progress)
         except ValueError as e:
             print(e, file=sys.stderr)
             return 2
@@ -197,7 +200,7 @@ def _check(given: argparse.Namespace) -> int:
         print(f"{given.directory} is no folder", file=sys.stderr)
         return 2
     found = survey(Directory(given.directory))
-    print(f"{found.segments} segments, {found.events} events")
+    print(f"{found.segments} segments, {found.events} events, the recorder's own among them")
     for path in found.duplicates:
         print(f"{path}: events of another segment")
     for path in found.unreadable:
@@ -226,6 +229,7 @@ def _report(given: argparse.Namespace) -> int:
     except ModuleNotFoundError as e:
         print(f"{e.name} is missing: pip install 'gripproxy[spark]'", file=sys.stderr)
         return 1
+    _quiet()
     try:
         with session("gripproxy report", given.master, given.memory or MEMORY, SETTINGS) as spark:
             made = make(spark, given.directory, given.into, span, given.at)
@@ -250,8 +254,7 @@ def _stream(given: argparse.Namespace) -> int:
     except ModuleNotFoundError as e:
         print(f"{e.name} is missing: pip install 'gripproxy[spark]'", file=sys.stderr)
         return 1
-    # How Java calls Python is of no interest, and what went wrong is said below.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    _quiet()
     try:
         with session("gripproxy stream", given.master, given.memory or MEMORY, stream.SETTINGS) as spark:
             stream.run(spark, given.directory, given.into, given.delay, given.interval, given.once)
@@ -259,6 +262,11 @@ def _stream(given: argparse.Namespace) -> int:
         print(e, file=sys.stderr)
         return 1
     return 0
+
+
+def _quiet() -> None:
+    """How Java calls Python is of no interest, and what goes wrong is told as an error of the command."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
+from gripproxy.stats_source import QUEUE
 from spark_stats.__main__ import _parser, main
-from spark_stats.recorder import QUEUE
 from spark_stats.recording import Limits
 from tests.unit.spark_stats.doubles import opened, recording, tnet
 
@@ -43,8 +43,11 @@ def test_wrong_arguments(arguments: list[str], text: str, capsys: pytest.Capture
     assert text in capsys.readouterr().err
 
 
-def test_an_endpoint_named_twice_is_refused(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["record", "tcp://x:1", "tcp://x:1", "--into", str(tmp_path)]) == 2
+@pytest.mark.parametrize("other", ["tcp://127.0.0.1:1", "tcp://*:1"])
+def test_an_endpoint_named_twice_is_refused(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], other: str
+) -> None:
+    assert main(["record", "tcp://127.0.0.1:1", other, "--into", str(tmp_path)]) == 2
     assert "named twice" in capsys.readouterr().err
 
 
@@ -66,7 +69,7 @@ def test_check(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> No
     made.take("tcp://there", [tnet("activity", count=1)])
     made.end()
     assert main(["check", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "2 segments, 3 events\n"
+    assert capsys.readouterr().out == "2 segments, 3 events, the recorder's own among them\n"
     (path,) = tmp_path.glob("date=*/type=activity/*")
     path.with_name("copy.parquet").write_bytes(path.read_bytes())
     path.with_name("half.parquet").write_bytes(b"PAR1")
