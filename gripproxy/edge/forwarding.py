@@ -158,6 +158,8 @@ class Forwarder:
         """What is done with a client's headers: of requests, of handshakes, of what is posted for WebSockets."""
         self._default_port = b":443" if target.ssl else b":80"
         self._https = self._proto(b"https")
+        self._rule = settings.forwarded_for or None
+        self._rule_trusted = settings.forwarded_for_trusted or None
         shown = str(target)
         self.loggable = shown.encode() if shown.isascii() and shown.isprintable() else None
         """The target as it may stand in a log line; None if something of it has to be escaped."""
@@ -208,19 +210,19 @@ class Forwarder:
         ``length`` is the body's length in bytes, None if it is sent chunked; ``peer()`` gives the client's address,
         ``secure`` says that the client came by TLS; ``last_ids`` become Grip-Last lines (docs/grip.md §6.5).
         """
-        known = request.head
-        if known is not None and known.forwarder is self and not trusted:
-            lines, forwarded = known.lines
-        else:
-            lines, forwarded = self._lines(request, length, trusted)
-            if known is not None and not trusted:
-                known.forwarder, known.lines = self, (lines, forwarded)
+        known = request.head if not trusted else None
+        written = known.forwarded.get(self) if known is not None else None
+        if written is None:
+            written = self._lines(request, length, trusted)
+            if known is not None:
+                known.keep_forwarded(self, written)
+        lines, forwarded = written
         grip = b"" if trusted else self.grip_headers()
         if last_ids:
             grip += grip_last(last_ids)
         after = self._https if secure else b""
-        rule = self._settings.forwarded_for_trusted if trusted else self._settings.forwarded_for
-        if rule:
+        rule = self._rule_trusted if trusted else self._rule
+        if rule is not None:
             after += _forwarded_for(rule, forwarded, peer)
         return b"%b %b HTTP/1.1\r\n%b%b%b\r\n" % (request.method, self.path(request.target), lines, grip, after)
 
@@ -238,8 +240,8 @@ class Forwarder:
         if not self.route.no_grip:
             before += b"Sec-WebSocket-Extensions: grip\r\n"
         after = self._proto(b"wss") if secure else b""
-        rule = self._settings.forwarded_for_trusted if trusted else self._settings.forwarded_for
-        if rule:
+        rule = self._rule_trusted if trusted else self._rule
+        if rule is not None:
             after += _forwarded_for(rule, forwarded, peer)
         return before, after
 
@@ -266,8 +268,7 @@ class Forwarder:
         forwarded: list[bytes] = []
         loops: list[bytes] = []
         marked: list[bytes] = []
-        rule = settings.forwarded_for_trusted if trusted else settings.forwarded_for
-        collect_forwarded = bool(rule)
+        collect_forwarded = (self._rule_trusted if trusted else self._rule) is not None
         for header in request.headers:
             kind = kinds[header[0]]
             if kind:

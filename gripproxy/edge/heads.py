@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK_MAX",
+    "FORWARDERS_MAX",
     "HEADS_MAX",
     "HEAD_END",
     "REQUESTS",
@@ -40,6 +41,9 @@ BLOCK_MAX: Final = 4096
 """Blocks that are kept, their bytes, and the bytes of one. With more of them all are forgotten: those that come again
 are back after two requests, and nothing is to be done for each use. With what was made of it a block takes about six
 times its bytes."""
+
+FORWARDERS_MAX: Final = 4
+"""Targets for which a block is kept as it goes to them; beyond that all of them are forgotten."""
 
 SEEN_MAX: Final = 4000
 """Blocks of which is known that they came once. Most that come once never come again, and are not worth keeping."""
@@ -84,7 +88,7 @@ class Heads(dict[bytes, Head]):
 class RequestHead:
     """What the header lines of a request without a body say, whatever its request line is."""
 
-    __slots__ = ("check", "forwarder", "headers", "host", "lines", "loggable", "size")
+    __slots__ = ("check", "forwarded", "headers", "host", "loggable", "name", "size")
 
     def __init__(self, headers: Headers, host: bytes | None, check: bool, size: int) -> None:
         self.headers = tuple(headers)
@@ -95,10 +99,16 @@ class RequestHead:
         shown = host or b"localhost"
         self.loggable = shown if shown.isascii() and shown.decode("ascii").isprintable() else None
         """The host as it may stand in a log line; None if something of it has to be escaped."""
-        self.forwarder: Forwarder | None = None
-        """Who wrote ``lines`` last."""
-        self.lines: tuple[bytes, tuple[bytes, ...]] = (b"", ())
-        """What of the lines goes to the backend, and what X-Forwarded-For had."""
+        self.name: bytes | None = None
+        """The host without port as routes have it, once it was looked for."""
+        self.forwarded: dict[Forwarder, tuple[bytes, tuple[bytes, ...]]] = {}
+        """By who wrote them: the lines that go to the backend, and what X-Forwarded-For had."""
+
+    def keep_forwarded(self, forwarder: Forwarder, lines: tuple[bytes, tuple[bytes, ...]]) -> None:
+        """Keep what a forwarder makes of these lines; the same lines may go several ways, by the path."""
+        if len(self.forwarded) >= FORWARDERS_MAX:
+            self.forwarded.clear()
+        self.forwarded[forwarder] = lines
 
 
 class ResponseHead:

@@ -30,7 +30,12 @@ def find_route(request: Request, ws: bool, secure: bool, routes: RouteTable, set
         named = first(request.headers, b"pushpin-route")
         if named is not None:
             return routes.by_id(named)
+    head = request.head
+    if head is not None and head.name is not None:
+        return routes.find(head.name, request.target, ws, secure)
     host = host_name(request.host) if request.host else b"localhost"
+    if head is not None:
+        head.name = host
     return routes.find(host, request.target, ws, secure)
 
 

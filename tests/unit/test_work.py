@@ -39,13 +39,13 @@ class Work(NamedTuple):
 
 
 LIMITS: Final = {
-    "request": Work(67, 1474, 2),
-    "request of a browser": Work(67, 1474, 2),
-    "request with new headers": Work(158, 2840, 2),
-    "request with its log line": Work(76.2, 1628, 2),
-    "stream held": Work(199, 3774, 2, 921),
-    "stream with ids held": Work(221, 4202, 2, 1450),
-    "long-poll held": Work(177, 3420, 1, 897),
+    "request": Work(63, 1451, 2),
+    "request of a browser": Work(63, 1451, 2),
+    "request with new headers": Work(156, 2836, 2),
+    "request with its log line": Work(72.1, 1603, 2),
+    "stream held": Work(195, 3751, 2, 921),
+    "stream with ids held": Work(217, 4179, 2, 1451),
+    "long-poll held": Work(173, 3397, 1, 897),
     "WebSocket held": Work(357, 5583, 2, 1556),
     "stream delivery": Work(1.09, 23.68, 1),
     "stream delivery, 4,000": Work(1.02, 26.3, 1),

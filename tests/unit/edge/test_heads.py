@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gripproxy.edge import heads
-from gripproxy.edge.heads import BLOCK_MAX, HEADS_MAX, REQUESTS, RESPONSES, SEEN_MAX, SIZE_MAX, Heads
+from gripproxy.edge.heads import BLOCK_MAX, FORWARDERS_MAX, HEADS_MAX, REQUESTS, RESPONSES, SEEN_MAX, SIZE_MAX, Heads
 from gripproxy.edge.parser import Request
 from gripproxy.edge.responseparser import BadResponse
 from tests.unit.edge.doubles import Backend, Browser, House
@@ -120,6 +120,22 @@ class TestRequest:
         first.headers = [(b"C", b"d"), *first.headers]
         assert second.headers == [(b"Host", b"h"), (b"Accept", b"*/*")]
         assert first.head is None
+
+    def test_few_ways_of_forwarding_it_are_kept(self) -> None:
+        self.learn(b"GET /x HTTP/1.1" + BLOCK)
+        request = self.known(b"GET /x HTTP/1.1" + BLOCK)
+        assert request is not None
+        assert request.head is not None
+        house = House(*(f"*,path_beg=/{number} one:80" for number in range(FORWARDERS_MAX + 1)))
+        forwarders = [house.worker.forwarder(route, 0) for route in house.worker.routes.routes]
+        for count, forwarder in enumerate(forwarders):
+            assert len(request.head.forwarded) == count
+            forwarder.head(request, 0, bytes, False, False)
+            assert forwarder in request.head.forwarded
+            if count == FORWARDERS_MAX - 1:
+                break
+        forwarders[-1].head(request, 0, bytes, False, False)
+        assert list(request.head.forwarded) == [forwarders[-1]]
 
     @pytest.mark.parametrize(
         "line",
