@@ -306,6 +306,15 @@ class Link(asyncio.Protocol):
             # resume_writing comes back to it.
             return
         start, size = 0, len(queue)
+        if 0 < size <= self._batch and not self._weighed:
+            frame = encode(queue)
+            if len(frame) <= FRAME_BYTES or size == 1:
+                # All in one frame, as nearly always.
+                self._queue = []
+                if self._batch < FRAME_MESSAGES and len(frame) < FRAME_BYTES // 4:
+                    self._batch = min(FRAME_MESSAGES, 2 * self._batch)
+                transport.write(frame)
+                return
         while start < size and (last or not self._paused):
             end = min(start + self._batch, size)
             frame = encode(queue if end - start == size else queue[start:end])

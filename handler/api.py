@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from gripproxy.grip.headers import Headers, all_of, first, split_list
 from gripproxy.grip.item import ItemError
-from gripproxy.log import INFO, log
+from gripproxy.log import INFO, PRINTABLE_MAX, log
 
 from .exchange import Exchange
 from .guard import Guard
@@ -44,6 +44,14 @@ ACCEPTABLE: Final = {
 _HEADS: Final[dict[tuple[int, bytes, bytes, bool], bytes]] = {}
 
 
+class Plan(NamedTuple):
+    """What becomes of a request that publishes, if all is right with its body: the same each time."""
+
+    answer: bytes
+    line: bytes
+    """For the log."""
+
+
 @dataclass(slots=True)
 class ApiRequest:
     """A request on the control port, body included."""
@@ -57,8 +65,8 @@ class ApiRequest:
     headers: Headers = field(default_factory=list)
     body: bytes = b""
     """Set for each of the requests that have all else in common."""
-    plan: tuple[bytes, int] | None = None
-    """For those that publish: the answer if all is right with the body, and the length of its own body."""
+    plan: Plan | None = None
+    """For those that publish: what to do if all is right with the body."""
 
 
 def answer(
@@ -96,6 +104,8 @@ class Api:
         self._guard = guard
         self._now = now
         self._wall = wall
+        self.open = not guard.closed
+        """Whether all requests are admitted, none need be asked about."""
 
     def admits(self, target: bytes, headers: Headers) -> bool:
         """Return whether a request may be read any further; if not, it gets 401 whatever its body is."""
@@ -117,8 +127,8 @@ class Api:
                 for item in items:
                     exchange.accept(item, now)
                 if log.level >= INFO:
-                    log.info("control: %s %s code=200 %d", request.method, request.target, plan[1])
-                return plan[0]
+                    log.printable(plan.line)
+                return plan.answer
         code, body, content_type, extra = self._respond(request)
         if log.level >= INFO:
             log.info("control: %s %s code=%d %d", request.method, request.target, code, len(body))
@@ -178,7 +188,10 @@ class Api:
             exchange.accept(item, now)
         body = b'{"message":"Published"}\n' if content_type is JSON else b"Published\n"
         data = answer(200, body, content_type, http_1_1=request.http_1_1, keep_alive=request.keep_alive)
-        request.plan = data, len(body)
+        line = b"control: %b %b code=200 %d\n" % (request.method, request.target, len(body))
+        text = line[:-1].decode("latin-1")
+        if text.isascii() and text.isprintable() and len(line) < PRINTABLE_MAX:
+            request.plan = Plan(data, line)
         return 200, body, content_type, b""
 
 

@@ -69,6 +69,9 @@ class _Refused(Exception):
 class Answers(Protocol):
     """Who answers, with the body there or not yet."""
 
+    open: bool
+    """Whether all requests are admitted."""
+
     def admits(self, target: bytes, headers: Headers) -> bool:
         """Return whether a request may be read any further; if not, it gets 401 whatever its body is."""
 
@@ -183,17 +186,22 @@ class ControlConnection(asyncio.Protocol):
             return
         if self._buffer:
             data = self._buffer + data
-        elif self._request is None and not self._parts:
+        elif self._request is None:
             server = self._server
             end = data.find(b"\r\n\r\n") + 4
             known = server.heads.get(data[:end])
             if known is not None and len(data) == end + known[1] and not self._paused and not server.retiring:
                 # A whole request with a head that has come before: nearly all of them.
-                request = known[0]
-                if server.api.admits(request.target, request.headers):
+                request, api = known[0], server.api
+                if api.open or api.admits(request.target, request.headers):
                     request.body = data[end:]
-                    self._answer(server.api.respond(request), request.keep_alive)
+                    answered = api.respond(request)
                     request.body = b""
+                    if request.keep_alive and self._transport is not None:
+                        self._transport.write(answered)
+                        self.deadline = server.now() + IDLE_TIME
+                    else:
+                        self._answer(answered, request.keep_alive)
                     return
             self.deadline = server.now() + HEAD_TIME
         self._buffer = data

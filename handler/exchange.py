@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from gripproxy import pipe
 from gripproxy.grip.item import Item
+from gripproxy.pipe import ITEM
 
 from .dedupe import DuplicateCache
 from .directory import UPDATE_DELAY, Channel, Directory
@@ -244,12 +245,13 @@ class Exchange:
         self._recent.expire(now, self._channels.__contains__)
 
     def _release(self, item: Item, entry: Channel[Worker], now: float) -> None:
-        self._recent.released(item.channel, item.id, now)
+        if item.id is not None:
+            self._recent.released(item.channel, item.id, now)
         workers = entry.workers
         if workers:
             if "message" in self.stats.wanted:
                 self.stats.released(item, entry)
-            message = (pipe.ITEM, item.pack())
+            message = (ITEM, item.pack())
             for worker in workers:
                 worker.send(message)
             self.counters.passed += len(workers)

@@ -45,6 +45,8 @@ class Metrics:
     """Answers on one metrics port. Names begin with ``prefix``; ``lag()`` is how late the handler's own timers are, in
     seconds; ``restarts`` how often it was started again."""
 
+    open = True
+
     def __init__(
         self,
         exchange: Exchange,

@@ -50,7 +50,9 @@ def items_of_json(body: bytes) -> list[Item]:
         if type(document) is list:
             raise NoObject("top level is an array")
         raise BadJson("top level is neither object nor array")
-    items = _list_in(document, "items")
+    items = document.get("items")
+    if type(items) is not list:
+        items = _list_in(document, "items")
     return [parse_json(items[0])] if len(items) == 1 else [parse_json(item) for item in items]
 
 

@@ -131,6 +131,16 @@ class Item:
     def pack(self) -> tuple[Any, ...]:
         """Make the item a tuple of plain values that ``marshal`` can carry; :meth:`unpack` reverses it."""
         response, stream, message = self.response, self.stream, self.message
+        if (
+            stream is not None
+            and response is None
+            and message is None
+            and stream.content_filters is None
+            and stream.action == "send"
+            and not self.meta
+        ):
+            # Nearly every item: content for streams and nothing else is packed as its content.
+            return (self.channel, self.id, self.prev_id, None, stream.content, None, None, self.size, self.no_seq)
         return (
             self.channel,
             self.id,
@@ -146,7 +156,6 @@ class Item:
                 response.patch,
                 response.content_filters,
             ),
-            # The common stream item, content and nothing else, is its content.
             None
             if stream is None
             else stream.content
@@ -211,20 +220,24 @@ def _common_json(obj: object) -> Item | None:
     value = formats.get("http-stream")
     if type(value) is not dict or len(value) != 1 or type(content := value.get("content")) is not str:
         return None
-    channel, id_, prev_id = obj.get("channel"), obj.get("id"), obj.get("prev-id")
-    fields = 2
-    if id_ is not None:
-        if type(id_) is not str:
-            return None
-        id_ = id_.encode("utf-8", "replace")
-        fields = 3
-    if prev_id is not None:
-        if type(prev_id) is not str:
-            return None
-        prev_id = prev_id.encode("utf-8", "replace")
-        fields += 1
-    if type(channel) is not str or len(obj) != fields:
+    if type(channel := obj.get("channel")) is not str:
         return None
+    id_ = prev_id = None
+    if len(obj) != 2:
+        id_, prev_id = obj.get("id"), obj.get("prev-id")
+        fields = 2
+        if id_ is not None:
+            if type(id_) is not str:
+                return None
+            id_ = id_.encode("utf-8", "replace")
+            fields = 3
+        if prev_id is not None:
+            if type(prev_id) is not str:
+                return None
+            prev_id = prev_id.encode("utf-8", "replace")
+            fields += 1
+        if len(obj) != fields:
+            return None
     stream = StreamFormat("send", content.encode("utf-8", "replace"))
     return Item(channel.encode("utf-8", "replace"), id_, prev_id, None, stream, None, NO_META)
 
