@@ -13,15 +13,15 @@ An event that a connection is gone, and none before, is of no use: it is left ou
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_stats.reports.events import Events
 from spark_stats.reports.level import levels
+from spark_stats.reports.local import local
 from spark_stats.reports.quantile import cut, distributions
 from spark_stats.reports.span import Span
 
@@ -35,42 +35,31 @@ SETS: Final = ((), ("instance",), ("route",), ("transport",), KEYS)
 """Sets of keys that figures are given for."""
 
 
-def _as_it_is(frame: DataFrame) -> DataFrame:
-    return frame
-
-
-def connections(events: Events, resumed: DataFrame, keep: Callable[[DataFrame], DataFrame] = _as_it_is) -> DataFrame:
+def connections(events: Events, resumed: DataFrame) -> DataFrame:
     """Return one row per connection: ``instance``, ``id``, ``route``, ``transport`` (``http`` or ``ws``), ``began_at``,
     ``ended_at`` (null: was there at the end of the range), ``end`` (``gone``, ``lapsed``, null), ``known`` (whether it
     really began then).
 
     Looks into the record for the names of routes and the like, which a connection is then known by as numbers.
 
-    Arguments: ``resumed``, per ``endpoint`` an array ``times`` of when the record of it began or went on; ``keep``,
-    what to do with a frame that is used more than once, such as to persist it.
+    Arguments: ``resumed``, per ``endpoint`` an array ``times`` of when the record of it began or went on, in µs since
+    1970.
     """
     conn = events.of("conn").where(F.col("id").isNotNull() & F.col("instance").isNotNull())
-    rows, names = _numbered(events.spark, conn)
-    # Nearly all ids are those of one connection: only the others' events have to be put in order.
-    every = keep(rows.groupBy("instance", "id").agg(*_summary(names)))
-    last_said = (F.col("gones") == 0) | (
-        (F.col("gones") == 1)
-        & ((F.col("gone_at") > F.col("here_at")) | ((F.col("gone_at") == F.col("here_at")) & F.col("gone_last")))
-    )
-    single = F.col("here_at").isNull() | last_said
-    again = rows.join(every.where(~single).select("instance", "id"), ["instance", "id"], "left_semi")
-    # The number of ends before tells them apart.
-    order = Window.partitionBy("_hash", "instance", "id").orderBy("received_at", "number")
+    rows, names = _numbered(events, conn)
+    # An id may be that of several connections, one after the other: the number of ends before tells them apart. All
+    # events of an id are brought to one place, once, and sorted by one number first, which is much cheaper to compare.
+    same = ["_hash", "instance", "id"]
+    order = Window.partitionBy(*same).orderBy("received_at", "number")
     earlier = F.sum(F.col("gone").cast("int")).over(order.rowsBetween(Window.unboundedPreceding, -1))
-    again = again.withColumn("_hash", F.xxhash64("instance", "id")).withColumn("spell", F.coalesce(earlier, F.lit(0)))
-    spells = keep(again.groupBy("instance", "id", "spell").agg(*_summary(names)))
-    made = every.where(single).unionByName(spells.drop("spell")).where(F.col("began_at").isNotNull())
+    placed = rows.withColumn("_hash", F.xxhash64("instance", "id")).withColumn("spell", F.coalesce(earlier, F.lit(0)))
+    every = placed.groupBy(*same, "spell").agg(*_summary(names))
+    made = every.where(F.col("began_at").isNotNull())
     lapsed = F.col("gone_at").isNull() & (F.col("until") < F.lit(events.span.until))
-    since = F.unix_micros("began_at") - F.col("ttl") * 1_000_000
-    fresh = F.exists(
-        F.coalesce("times", F.array().cast("array<timestamp>")),
-        lambda time: (time <= F.col("began_at")) & (F.unix_micros(time) > since),
-    )
+    began = F.unix_micros("began_at")
+    since = began - F.col("ttl") * 1_000_000
+    times = F.coalesce("times", F.array().cast("array<bigint>"))
+    fresh = F.exists(times, lambda time: (time <= began) & (time > since))
     named = made.select("*", *[names.named(field) for field in ("endpoint", "route", "conn_type")])
     return named.join(F.broadcast(resumed), "endpoint", "left").select(
         "instance",
@@ -106,37 +95,34 @@ class _Names:
         return max(len(self.values[field]), 1)
 
 
-def _numbered(spark: SparkSession, conn: DataFrame) -> tuple[DataFrame, _Names]:
+def _numbered(events: Events, conn: DataFrame) -> tuple[DataFrame, _Names]:
     """Return the events with ``number``, by which they are in the order in which they were recorded, and the names in
     them as ``<field>_place``, where there is one."""
     fields = ("endpoint", "route", "conn_type")
-    named = conn.withColumns({column: F.coalesce(column, F.lit("")) for column in ("session", *fields)})
-    found = named.groupBy("session", *fields).agg(F.max("seq").alias("seq")).collect()
-    values = {field: sorted({row[field] for row in found} - {""}) for field in fields}
+    found = [
+        (each.session, {field: getattr(each, field) or "" for field in fields}, each.seq)
+        for each in events.seen("conn")
+    ]
+    values = {field: sorted({names[field] for _, names, _ in found} - {""}) for field in fields}
     places = {field: {value: place for place, value in enumerate(values[field])} for field in fields}
     # Sessions follow one another, and are named by when they began.
     last: dict[str, int] = {}
-    for row in found:
-        last[row.session] = max(last.get(row.session, 0), row.seq or 0)
+    for session, _, seq in found:
+        last[session] = max(last.get(session, 0), seq)
     before: dict[str, int] = {}
     total = 0
     for name in sorted(last):
         before[name] = total
         total += last[name] + 1
-    known = spark.createDataFrame(
-        [
-            (
-                row.session,
-                *[row[field] for field in fields],
-                before[row.session],
-                *[places[field].get(row[field]) for field in fields],
-            )
-            for row in found
-        ],
-        "session string, endpoint string, route string, conn_type string, before bigint, "
-        + ", ".join(f"{field}_place int" for field in fields),
-    )
-    rows = named.join(F.broadcast(known), ["session", *fields])
+    known = {
+        (session, *names.values()): (before[session], *[places[field].get(names[field]) for field in fields])
+        for session, names, _ in found
+    }
+    columns = {"session": "string", **dict.fromkeys(fields, "string"), "before": "bigint"}
+    columns.update({f"{field}_place": "int" for field in fields})
+    table = local(events.spark, [(*key, *numbers) for key, numbers in known.items()], columns)
+    named = conn.withColumns({column: F.coalesce(column, F.lit("")) for column in ("session", *fields)})
+    rows = named.join(F.broadcast(table), ["session", *fields])
     return (
         rows.select(
             "instance",
@@ -154,16 +140,12 @@ def _numbered(spark: SparkSession, conn: DataFrame) -> tuple[DataFrame, _Names]:
 def _summary(names: _Names) -> list[Column]:
     """Aggregates of the events of a connection; of numbers only, which Spark adds up without sorting."""
     gone = F.col("gone")
-    here = F.when(~gone, F.col("received_at"))
     until = F.timestamp_micros(F.unix_micros("received_at") + F.col("ttl") * 1_000_000)
     return [
-        F.min(here).alias("began_at"),
-        F.max(here).alias("here_at"),
+        F.min(F.when(~gone, F.col("received_at"))).alias("began_at"),
         F.max(F.when(~gone, until)).alias("until"),
         F.max(F.when(gone, F.col("received_at"))).alias("gone_at"),
         F.max(F.when(~gone, F.col("ttl"))).alias("ttl"),
-        F.sum(gone.cast("int")).alias("gones"),
-        (F.max(F.when(gone, F.col("number"))) == F.max("number")).alias("gone_last"),
         *[names.first(field) for field in names.values],
     ]
 

@@ -6,11 +6,13 @@ Other columns are those of :mod:`spark_stats.schema`.
 
 from __future__ import annotations
 
+import datetime
+import filecmp
 import functools
 import itertools
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,9 +22,9 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from spark_stats.reports.span import Span
-from spark_stats.schema import OWN, PARTITION_DDL, ddl
+from spark_stats.schema import OWN, PARTITION_DDL, SCHEMA, ddl
 
-__all__ = ["DDL", "Events", "escaped", "prepared"]
+__all__ = ["DDL", "Events", "Seen", "escaped", "moment", "prepared", "summary"]
 
 _GLOB: Final = re.compile(r"([][{}*?\\])")
 
@@ -35,12 +37,28 @@ DDL: Final = f"{ddl()}, {PARTITION_DDL}"
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Numbers of a session, from ``first`` to ``last``, and the segments that have them."""
+    """Numbers of a session, from ``first`` to ``last``, so many ``rows``, and the segments that have them."""
 
     session: str
     first: int
     last: int
+    rows: int
     paths: list[pathlib.Path]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Fields that some events of a type (``kind``) have in common, the time of the last of them, and its number in
+    the ``session``. ``route`` and ``conn_type`` are only looked at in those about connections."""
+
+    kind: str
+    session: str
+    endpoint: str | None
+    instance: str | None
+    route: str | None
+    conn_type: str | None
+    seq: int
+    at: datetime.datetime
 
 
 def escaped(path: pathlib.Path) -> str:
@@ -53,12 +71,30 @@ def prepared(events: DataFrame) -> DataFrame:
     return events.withColumnRenamed("from", "instance").withColumn("route", F.coalesce("route", F.lit("")))
 
 
+def summary(events: DataFrame) -> list[Seen]:
+    """Return what there is among events; few rows, however many events there are."""
+    of_connections = F.col("type") == "conn"
+    keys = [
+        F.col("type").alias("kind"), F.col("session"), F.col("endpoint"), F.col("instance"),
+        *[F.when(of_connections, F.col(name)).alias(name) for name in ("route", "conn_type")],
+    ]  # fmt: skip
+    last = [F.max("seq").alias("seq"), F.max(F.unix_micros("received_at")).alias("at")]
+    found = events.groupBy(*keys).agg(*last).collect()
+    return [Seen(**{**row.asDict(), "at": moment(row["at"])}) for row in found]
+
+
+def moment(micros: int) -> datetime.datetime:
+    """Return a time given in µs since 1970."""
+    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=micros)
+
+
 @dataclass
 class Events:
     """What is recorded in ``root`` in a ``span`` of time, and shortly before.
 
-    Copied and restored segments do not count twice: where the first and last numbers of two segments of a session and
-    type overlap, the events with these numbers are compared one by one.
+    Copied and restored segments do not count twice: files that are the same, byte by byte, are read once, and where
+    the first and last numbers of two others of a session and type overlap, the events with these numbers are compared
+    one by one.
     """
 
     spark: SparkSession
@@ -69,7 +105,10 @@ class Events:
     rows: int = 0
     """Events in the segments of the days that are read, after :meth:`look`."""
     _doubtful: dict[str, list[_Run]] = field(default_factory=dict)
-    """Segments of the :attr:`repeated` types that overlap; after :meth:`look`."""
+    """Segments of the :attr:`repeated` types that overlap, and are not the same; after :meth:`look`."""
+    _once: dict[str, list[pathlib.Path]] = field(default_factory=dict)
+    """All segments but copies, of the types that have copies; after :meth:`look`."""
+    _listed: dict[str, DataFrame] = field(default_factory=dict)
 
     def look(self) -> None:
         """Look at the ends of all segments of the days in question, where Parquet keeps what is in them.
@@ -89,28 +128,30 @@ class Events:
             session, first, last, rows = ends
             kind = path.parent.name.removeprefix("type=")
             self.rows += rows
-            found.setdefault((session, kind), []).append(_Run(session, first, last, [path]))
+            found.setdefault((session, kind), []).append(_Run(session, first, last, rows, [path]))
+        once: dict[str, list[pathlib.Path]] = {}
         for (_, kind), runs in found.items():
-            if several := _overlapping(runs):
-                self.repeated.add(kind)
+            different = _different(runs)
+            once.setdefault(kind, []).extend(path for run in different for path in run.paths)
+            several = _overlapping(different)
+            if several:
                 self._doubtful.setdefault(kind, []).extend(several)
+            if several or len(different) < len(runs):
+                self.repeated.add(kind)
+            if len(different) < len(runs):
+                self._once[kind] = once[kind]
 
     def of(self, kind: str) -> DataFrame:
         """The events of one type, from before the span on, each once."""
-        found = self._found(self._all, kind)
-        if kind not in self.repeated:
-            return found
+        found = self._found(self._original(kind) if kind in self._once else self._all, kind)
         if kind not in self._doubtful:
-            return found.dropDuplicates(["session", "seq"])
+            return found
         # To compare events costs far more than to read them: only where it must be.
         doubt = F.lit(False)
         for run in self._doubtful[kind]:
             doubt = doubt | ((F.col("session") == run.session) & F.col("seq").between(run.first, run.last))
-        paths = [escaped(path) for run in self._doubtful[kind] for path in run.paths]
-        again = self._reader().option("basePath", str(self.root.absolute())).parquet(*paths)
-        return found.where(~doubt).unionByName(
-            self._found(prepared(again), kind).where(doubt).dropDuplicates(["session", "seq"])
-        )
+        again = self._files(path for run in self._doubtful[kind] for path in run.paths)
+        return found.where(~doubt).unionByName(self._found(again, kind).where(doubt).dropDuplicates(["session", "seq"]))
 
     def _found(self, rows: DataFrame, kind: str) -> DataFrame:
         return rows.where(F.col("type") == kind).where(self._within(self.span.read_since))
@@ -119,23 +160,56 @@ class Events:
         """The events of one type in the span, each once."""
         return self.of(kind).where(F.col("received_at") >= F.lit(self.span.since))
 
-    def instances(self) -> DataFrame:
-        """Pairs of ``endpoint`` and ``instance``, from before the span on."""
-        found = self._all.where(F.col("instance").isNotNull() & (F.col("type") != OWN))
-        return found.where(self._within(self.span.read_since)).select("endpoint", "instance").distinct()
+    def instances(self) -> list[tuple[str, str]]:
+        """Pairs of an endpoint and an instance, from before the span on."""
+        pairs = {(each.endpoint, each.instance) for each in self._everything if each.kind != OWN}
+        return sorted((where, who) for where, who in pairs if where is not None and who is not None)
 
     def empty(self) -> bool:
         """Whether there is nothing in the span."""
-        return bool(self._all.where(self._within(self.span.since)).isEmpty())
+        return all(each.at < self.span.since for each in self._everything)
 
-    def ever(self, kind: str) -> DataFrame:
-        """All events of one type, of any time, each once."""
-        return self._all.where(F.col("type") == kind).dropDuplicates(["session", "seq"])
+    def seen(self, kind: str) -> list[Seen]:
+        """What the events of one type have in common, from before the span on."""
+        return [each for each in self._everything if each.kind == kind]
+
+    @functools.cached_property
+    def _everything(self) -> list[Seen]:
+        return summary(self._all.where(self._within(self.span.read_since)))
+
+    def own(self) -> pa.Table:
+        """What recorders said of themselves at any time, with ``at`` in µs since 1970; copies are there twice. It is
+        little, and so read here.
+
+        Raises:
+            ValueError: a file is no segment; the text names it.
+        """
+        columns = ["session", "seq", "received_at", "action", "endpoint", "from", "count", "extra"]
+        tables = []
+        for path in sorted(self.root.glob(f"date=*/type={OWN}/*")):
+            if not path.name.startswith(("_", ".")):
+                try:
+                    with pq.ParquetFile(path) as opened:
+                        tables.append(opened.read(columns))
+                except (pa.ArrowInvalid, KeyError) as e:
+                    raise ValueError(f"{path} is broken, or no segment ({e}): move it away") from e
+        table = pa.concat_tables([pa.schema([SCHEMA.field(name) for name in columns]).empty_table(), *tables])
+        at = table["received_at"].cast(pa.int64())
+        return table.append_column("at", at).drop_columns(["received_at"]).rename_columns({"from": "instance"})
 
     @functools.cached_property
     def _all(self) -> DataFrame:
         # Once: Spark lists the folders each time.
         return prepared(self._reader().parquet(escaped(self.root)))
+
+    def _original(self, kind: str) -> DataFrame:
+        if kind not in self._listed:
+            self._listed[kind] = self._files(self._once[kind])
+        return self._listed[kind]
+
+    def _files(self, paths: Iterable[pathlib.Path]) -> DataFrame:
+        base = str(self.root.absolute())
+        return prepared(self._reader().option("basePath", base).parquet(*[escaped(path) for path in paths]))
 
     def _reader(self) -> DataFrameReader:
         # It would look up every time of a segment before reading it, to no avail: nearly all are wanted.
@@ -156,6 +230,17 @@ class Events:
                         yield path
 
 
+def _different(runs: list[_Run]) -> list[_Run]:
+    """Return segments of one session and type without copies of others. The files of two are compared only if their
+    numbers are alike."""
+    kept: dict[tuple[int, int, int], list[_Run]] = {}
+    for run in runs:
+        alike = kept.setdefault((run.first, run.last, run.rows), [])
+        if not any(filecmp.cmp(run.paths[0], other.paths[0], shallow=False) for other in alike):
+            alike.append(run)
+    return [run for alike in kept.values() for run in alike]
+
+
 def _overlapping(runs: list[_Run]) -> list[_Run]:
     """Return, of one session and type, where segments have the same numbers; those with nothing sure in between as
     one."""
@@ -174,7 +259,7 @@ def _overlapping(runs: list[_Run]) -> list[_Run]:
 
 def _joined(runs: list[_Run]) -> _Run:
     paths = [path for run in runs for path in run.paths]
-    return _Run(runs[0].session, runs[0].first, max(run.last for run in runs), paths)
+    return _Run(runs[0].session, runs[0].first, max(run.last for run in runs), sum(run.rows for run in runs), paths)
 
 
 def _ends(path: pathlib.Path) -> tuple[str, int, int, int] | None:

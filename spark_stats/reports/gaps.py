@@ -22,17 +22,17 @@ import datetime
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from spark_stats.reports.bucket import PERS
-from spark_stats.reports.events import Events
+from spark_stats.reports.events import Events, moment
 from spark_stats.reports.intervals import Interval, clipped, merged, missing
 from spark_stats.reports.span import Span
-from spark_stats.schema import OWN
 
 __all__ = ["UNRECORDED", "UNREPORTED", "Gap", "Gaps", "coverage", "find", "table"]
 
@@ -63,6 +63,20 @@ class Gap:
     count: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An event of a recorder's own; ``at`` in µs since 1970."""
+
+    session: str
+    seq: int
+    at: int
+    action: str | None
+    endpoint: str | None
+    instance: str | None
+    count: int | None
+    extra: str | None
+
+
 @dataclass(slots=True)
 class Gaps:
     """All that was found; ``instances`` are pairs of an endpoint and an instance at it, ``endpoints`` all that were
@@ -79,9 +93,9 @@ def find(events: Events) -> Gaps:
     span = events.span
     reach = Interval(span.read_since, span.until)
     gaps = Gaps()
-    gaps.instances = sorted((row.endpoint, row.instance) for row in events.instances().collect())
+    gaps.instances = events.instances()
     extents, notes = _told(events)
-    sessions = merged(Interval(_time(first), _time(last)) for first, last in extents)
+    sessions = merged(Interval(moment(first), moment(last)) for first, last in extents)
     gaps.endpoints = sorted({endpoint for endpoint, _ in gaps.instances} | _named(notes))
     absent = missing(sessions, reach)
     gaps.found = [Gap("no recorder", None, None, interval) for interval in absent]
@@ -91,32 +105,24 @@ def find(events: Events) -> Gaps:
         ends = [interval.until for interval in merged([*absent, *away]) if interval.until < span.until]
         gaps.resumed[endpoint] = sorted({span.read_since, *ends})
     for row in notes:
-        at = _time(row.at)
+        at = moment(row.at)
         if row.action in NOTICED and span.since <= at < span.until:
-            gaps.found.append(Gap(row.action, row.endpoint or None, row.instance, Interval(at, at), row["count"]))
+            gaps.found.append(Gap(row.action, row.endpoint or None, row.instance, Interval(at, at), row.count))
     gaps.found.extend(_silences(events, sorted({instance for _, instance in gaps.instances})))
     return gaps
 
 
-def _told(events: Events) -> tuple[list[tuple[int, int]], list[Any]]:
+def _told(events: Events) -> tuple[list[tuple[int, int]], list[Note]]:
     """When each session began and ended, in µs, and all that recorders said but that they are alive, in order."""
-    at = F.unix_micros("received_at").alias("at")
-    note = F.struct(at, "session", "seq", "action", "endpoint", "instance", "count", "extra")
-    found = (
-        events.ever(OWN)
-        .groupBy("session")
-        .agg(
-            F.min(at).alias("first"),
-            F.max(at).alias("last"),
-            F.collect_list(F.when(F.col("action") != "tick", note)).alias("notes"),
-        )
-        .collect()
-    )
-    notes = sorted((note for row in found for note in row.notes), key=lambda note: (note.at, note.session, note.seq))
-    return [(row["first"], row["last"]) for row in found], notes
+    own = events.own()
+    ends = own.group_by("session").aggregate([("at", "min"), ("at", "max")]).to_pylist()
+    # Copies have the same number.
+    notes = {(row["session"], row["seq"]): Note(**row) for row in own.filter(pc.field("action") != "tick").to_pylist()}
+    ordered = sorted(notes.values(), key=lambda note: (note.at, note.session, note.seq))
+    return [(row["at_min"], row["at_max"]) for row in ends], ordered
 
 
-def _named(notes: Iterable[Any]) -> set[str]:
+def _named(notes: Iterable[Note]) -> set[str]:
     names = {row.endpoint for row in notes if row.endpoint}
     for row in notes:
         if row.action == "start" and row.extra:
@@ -124,13 +130,13 @@ def _named(notes: Iterable[Any]) -> set[str]:
     return names
 
 
-def _disconnected(endpoint: str, notes: Iterable[Any], sessions: list[Interval]) -> list[Interval]:
+def _disconnected(endpoint: str, notes: Iterable[Note], sessions: list[Interval]) -> list[Interval]:
     """When an endpoint of a running recorder was not connected; a recorder does not start with a connection."""
     found = []
     for session in sessions:
         since: datetime.datetime | None = session.since
         for row in notes:
-            at = _time(row.at)
+            at = moment(row.at)
             if not session.since <= at <= session.until:
                 continue
             if row.action == "connected" and row.endpoint == endpoint:
@@ -178,11 +184,11 @@ def _silences(events: Events, instances: list[str]) -> list[Gap]:
         # The first report of each instance is always among them.
         reporting.add(row.instance)
         if row.before is None:
-            found.append(("not seen before", row.instance, Interval(span.read_since, _time(row.since))))
+            found.append(("not seen before", row.instance, Interval(span.read_since, moment(row.since))))
         elif row.since - row.before > row.slack:
-            found.append((_quiet(row.had), row.instance, Interval(_time(row.before), _time(row.since))))
+            found.append((_quiet(row.had), row.instance, Interval(moment(row.before), moment(row.since))))
         if row.is_last and span.until.timestamp() * 1e6 - row.until > row.duration + row.slack:
-            found.append((_quiet(row.connections), row.instance, Interval(_time(row.until), span.until)))
+            found.append((_quiet(row.connections), row.instance, Interval(moment(row.until), span.until)))
     found.extend(("never reports", name, reach) for name in instances if name not in reporting)
     return [
         Gap(reason, None, instance, part)
@@ -194,10 +200,6 @@ def _silences(events: Events, instances: list[str]) -> list[Gap]:
 
 def _quiet(connections: int) -> str:
     return "silent" if connections else "idle"
-
-
-def _time(micros: int) -> datetime.datetime:
-    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=micros)
 
 
 def table(gaps: Gaps, span: Span) -> pa.Table:

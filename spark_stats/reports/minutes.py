@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from spark_stats.reports import connections, deliveries, outcomes, recoveries, subscriptions, traffic
 from spark_stats.reports.bucket import by_sets
-from spark_stats.reports.events import DDL, Events, escaped, prepared
+from spark_stats.reports.events import DDL, Events, Seen, escaped, prepared, summary
 from spark_stats.reports.position import Round, Segment
 from spark_stats.reports.span import LOOK_BACK, Span
 from spark_stats.schema import COLUMNS, OWN, STRING
@@ -83,6 +83,10 @@ class Minutes(Events):
         found = self._read(kind)
         return found if kind == "report" else found.where(self._final())
 
+    def seen(self, kind: str) -> list[Seen]:
+        """What the events of one type have in common, carried ones included."""
+        return summary(self.of(kind))
+
     def _read(self, kind: str) -> DataFrame:
         found = read(self.spark, self.root, self._segments_of.get(kind, ())).where(F.col("type") == kind)
         if kind in self.repeated:
@@ -133,8 +137,8 @@ class Minutes(Events):
     def spells(self) -> DataFrame:
         """Connections, as the report has them."""
         own = self.of(OWN).where(F.col("action") == "connected")
-        resumed = own.groupBy("endpoint").agg(F.collect_list("received_at").alias("times"))
-        made = connections.connections(self, resumed, self._keep)
+        resumed = own.groupBy("endpoint").agg(F.collect_list(F.unix_micros("received_at")).alias("times"))
+        made = connections.connections(self, resumed)
         if self._carried is not None:
             # What was known when it began counts: when the record went on is forgotten.
             before = self._carried.where(F.col(KNOWN).isNotNull()).select(

@@ -29,6 +29,7 @@ from spark_stats.reports import (
     traffic,
 )
 from spark_stats.reports.events import Events, escaped
+from spark_stats.reports.local import local
 from spark_stats.reports.progress import Progress
 from spark_stats.reports.span import Span
 
@@ -79,6 +80,10 @@ class NoData(Exception):
     """There are no events in the range; the text says what there is."""
 
 
+PART: Final = 400_000
+"""Events in the record for each part of a shuffle: small enough that what is sorted at a time fits into the memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
     """What a report has: the ``span``, ``rows`` per table, and ``events`` in the segments that were looked at."""
@@ -110,23 +115,25 @@ def make(
     names = [*TABLES, *(["present"] if at is not None else [])]
     progress = Progress(len(names) + 1, sys.stderr if out is None else out, spark.sparkContext.statusTracker())
     kept: list[DataFrame] = []
-
-    def keep(frame: DataFrame) -> DataFrame:
-        """For what more than one table is made of."""
-        kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
-        return kept[-1]
-
+    before: dict[str, str] = {}
     try:
         with progress.step("looking for what is missing"):
             events.look()
+            before = _planned(spark, events.rows)
             _demand(events)
             known = gaps.find(events)
 
         @functools.cache
         def spells() -> DataFrame:
-            resumed = [(endpoint, times) for endpoint, times in known.resumed.items()]
-            frame = spark.createDataFrame(resumed, "endpoint string, times array<timestamp>")
-            return connections.connections(events, frame, keep)
+            resumed = local(
+                spark,
+                [(endpoint, [_micros(time) for time in times]) for endpoint, times in known.resumed.items()],
+                {"endpoint": "string", "times": "array<bigint>"},
+            )
+            made = connections.connections(events, resumed)
+            # More than one table is made of them, and all but one do without the long ids.
+            kept.append((made if at is not None else made.drop("id")).persist(StorageLevel.MEMORY_AND_DISK))
+            return kept[-1]
 
         tables: dict[str, Callable[[], DataFrame | pa.Table]] = {
             "connections": lambda: connections.course(spells(), span),
@@ -168,7 +175,32 @@ def make(
     finally:
         for frame in kept:
             frame.unpersist()
+        for name, value in before.items():
+            spark.conf.set(name, value)
     return Made(span, {name: rows[name] for name in names}, events.rows)
+
+
+def _planned(spark: SparkSession, rows: int) -> dict[str, str]:
+    """Let Spark plan tables of so many events. Returns the settings that there were.
+
+    How many there are is known, so plans need not be made again after each step for what came out of it, which takes
+    longer than a small report itself.
+    """
+    parts = max(4, spark.sparkContext.defaultParallelism, rows // PART)
+    settings = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": str(parts),
+        # Names of segments are known: to ask for each of them is quicker than a job that does.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    }
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    return before
+
+
+def _micros(time: datetime.datetime) -> int:
+    return (time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
 
 
 def _demand(events: Events) -> None:

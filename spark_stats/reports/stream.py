@@ -100,7 +100,8 @@ def run(
     with _locked(own / "lock"), _stoppable() as stop:
         rounds = _Rounds(spark, root, into, delay)
         rounds.check()
-        if not any(root.glob("date=*/type=*/[!._]*")):
+        empty = not any(root.glob("date=*/type=*/[!._]*"))
+        if empty:
             logger.info("no segment in %s yet%s", root, "" if once else ": waiting for the recorder to close one")
         # Only names are read here: a broken file is no reason to fail.
         source = spark.readStream.format("binaryFile").schema(_FILES).option("recursiveFileLookup", "true")
@@ -113,6 +114,8 @@ def run(
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{interval} seconds")
         query = writer.start()
         _follow(spark, query, stop, rounds)
+        if once and not (empty or rounds.made or stop.asked):
+            logger.info("no segment that was not read before")
 
 
 def _follow(spark: SparkSession, query: Any, stop: _Stop, rounds: _Rounds) -> None:
@@ -145,6 +148,8 @@ class _Rounds:
         self._own = into / OWN
         self._delay = delay
         self.stopping = False
+        self.made = 0
+        """Rounds made so far."""
         self.failure: str | None = None
 
     @staticmethod
@@ -171,6 +176,7 @@ class _Rounds:
         """Make a round of the files with these ``names``."""
         try:
             self._make([row.path for row in names.select("path").distinct().collect()], number)
+            self.made += 1
         except Exception as e:
             if not self.stopping:
                 self.failure = _plain(e)

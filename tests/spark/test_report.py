@@ -81,6 +81,29 @@ def test_copied_segments_are_noticed(spark: SparkSession, small: pathlib.Path) -
     assert events.repeated == {"conn", "message", "report"}
 
 
+def test_events_of_copies_and_of_parts_of_segments_are_there_once(
+    spark: SparkSession, small: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    root = tmp_path / "record"
+    shutil.copytree(small, root)
+    once = Events(spark, small, SPAN)
+    once.look()
+    numbers = sorted(row.seq for row in once.of("sub").select("seq").collect())
+    assert len(numbers) == len(set(numbers)) > 0
+    first, second, *_ = sorted(root.glob("date=*/type=sub/*"))
+    shutil.copy(first, first.with_name("copy.parquet"))
+    # As many events, from the same number to the same number, and not the same ones in between.
+    table = pq.ParquetFile(second).read()
+    places = [0, *range(1, len(table) // 2), *range(len(table) // 2, len(table) - 1), len(table) - 1]
+    places[1] = places[2]
+    pq.write_table(table.take(places), second.with_name("other.parquet"))
+    pq.write_table(table.slice(3, 5), second.with_name("part.parquet"))
+    again = Events(spark, root, SPAN)
+    again.look()
+    assert "sub" in again.repeated
+    assert sorted(row.seq for row in again.of("sub").select("seq").collect()) == numbers
+
+
 def test_a_folder_whose_name_looks_like_a_pattern(
     spark: SparkSession, small: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
