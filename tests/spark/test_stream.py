@@ -274,6 +274,8 @@ def test_cut_off_rounds_copies_and_broken_segments_change_nothing(streamed: Stre
     equals_the_report(streamed.into, small)
     assert streamed.said.count("a copy, of events that are counted already") >= 3
     assert "broken.parquet is broken, or no segment" in streamed.said
+    # The last time there was nothing new.
+    assert streamed.said.endswith("no segment that was not read before")
     # Nothing is left behind.
     assert {path.name for path in streamed.into.iterdir()} == {stream.OWN, stream.LATE, *TABLES}
     files = [path.name for path in streamed.into.glob("[!_]*/*")]
@@ -327,7 +329,7 @@ def test_without_a_record_there_is_a_plain_message(
     (tmp_path / "record").mkdir()
     with caplog.at_level(logging.INFO, "spark_stats.stream"):
         stream.run(spark, tmp_path / "record", tmp_path / "into", once=True)
-    assert "no segment in" in caplog.text
+    assert [record.message for record in caplog.records] == [f"no segment in {tmp_path / 'record'} yet"]
     assert stream.final(tmp_path / "into") is None
     command = [sys.executable, "-m", "spark_stats", "stream", str(tmp_path / "nowhere"), "--into", str(tmp_path)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
