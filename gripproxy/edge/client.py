@@ -118,9 +118,14 @@ class ClientConnection(asyncio.Protocol):
         if self._exchange is None:
             if begins and parser.in_head:
                 self.deadline = self._worker.clock() + self._worker.config.proxy.client_head_timeout
-            if self._queue and self._hold is None:
-                self._ahead = sum(waiting.size for waiting in self._queue)
-                self._advance()
+            queue = self._queue
+            if queue and self._hold is None:
+                if len(queue) == 1:
+                    self._ahead = 0
+                    self._begin(queue.popleft())
+                else:
+                    self._ahead = sum(waiting.size for waiting in queue)
+                    self._advance()
         elif not self._exchange.request.complete and not self._flags & PAUSED:
             self.deadline = self._worker.clock() + self._worker.config.proxy.client_body_timeout
 

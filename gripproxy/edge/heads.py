@@ -153,8 +153,12 @@ def relayed_lines(headers: Headers, decode: bool = True) -> tuple[list[bytes], b
                 continue
             if kind == LENGTH:
                 sized = True
-            elif kind == GRIP or (kind == TYPE and header[1].partition(b";")[0].strip().lower() == INSTRUCT_TYPE):
+            elif kind == GRIP:
                 grip = True
+            elif kind == TYPE:
+                # Most types are shorter, and need no closer look.
+                if len(header[1]) >= len(INSTRUCT_TYPE):
+                    grip = grip or header[1].partition(b";")[0].strip().lower() == INSTRUCT_TYPE
             elif kind == CODING and decode and header[1].strip().lower() in CODINGS:
                 coding = header[1]
                 continue
