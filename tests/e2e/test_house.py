@@ -40,6 +40,7 @@ NO_TEST_FILE = {
     "spark_stats/reports/events.py": "reads what tests/spark/test_figures.py compares",
     "spark_stats/reports/gaps.py": "its figures: tests/spark/test_figures.py",
     "spark_stats/reports/level.py": "its figures: tests/spark/test_figures.py",
+    "spark_stats/reports/local.py": "Spark's own tables: part of what tests/spark/test_figures.py compares",
     "spark_stats/reports/minutes.py": "its tables: tests/spark/test_stream.py",
     "spark_stats/reports/outcomes.py": "its figures: tests/spark/test_figures.py",
     "spark_stats/reports/quantile.py": "its figures: tests/spark/test_figures.py",
