@@ -12,10 +12,23 @@ from typing import Any, Final
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_stats.event import Malformed, name, parse, plain
 from spark_stats.journal import Frame
-from spark_stats.schema import BIGINT, BOOLEAN, FIELDS, OWN, SCHEMA, STRING, USUAL, Column, partition
+from spark_stats.schema import (
+    BIGINT,
+    BOOLEAN,
+    FIELDS,
+    MAX_FIGURE,
+    MAX_TTL,
+    OWN,
+    SCHEMA,
+    STRING,
+    USUAL,
+    Column,
+    partition,
+)
 
 __all__ = ["Batch"]
 
@@ -59,7 +72,7 @@ class Batch:
         self._seen = seen
         self._alike: dict[tuple[bytes, bool, bool], _Alike] = {}
         self.repaired = 0
-        """Values so far that were not of their column's type and went into ``extra``, or were not UTF-8."""
+        """Values so far that did not fit their column and went into ``extra``, or were not UTF-8."""
 
     def add(self, frame: Frame) -> None:
         """Decode the messages of a frame."""
@@ -133,24 +146,34 @@ class Batch:
                     extras.setdefault(i, {})[str(column.field)] = plain(value)
                     values[i] = None
                     self.repaired += 1
+        most = MAX_TTL if column.name == "ttl" else MAX_FIGURE
         try:
-            return pa.array(values, kind)
+            made = pa.array(values, kind)
+            if column.kind != BIGINT or _within(made, most):
+                return made
         # Not UTF-8, half of a surrogate pair, or a number beyond 64 bits; nothing else is left that could fail.
         except (pa.ArrowInvalid, UnicodeEncodeError, OverflowError):
             pass
         for i, value in enumerate(values):
             if value is None:
                 continue
-            fit = plain(value)
-            if type(fit) is not type(value) and column.kind == BIGINT:
-                extras.setdefault(i, {})[str(column.field)] = fit
-                values[i] = None
-                self.repaired += 1
+            if column.kind == BIGINT:
+                if not 0 <= value <= most:
+                    extras.setdefault(i, {})[str(column.field)] = plain(value)
+                    values[i] = None
+                    self.repaired += 1
             elif column.kind == STRING:
-                text = fit.encode("utf-8", "backslashreplace").decode()
+                text = plain(value).encode("utf-8", "backslashreplace").decode()
                 self.repaired += text.encode() != value if type(value) is bytes else text != value
                 values[i] = text
         return pa.array(values, kind)
+
+
+def _within(numbers: pa.Array, most: int) -> bool:
+    """Whether all numbers are from 0 to ``most``."""
+    ends = pc.min_max(numbers)
+    least = ends["min"].as_py()
+    return least is None or (least >= 0 and ends["max"].as_py() <= most)
 
 
 _RIGHT: Final = {

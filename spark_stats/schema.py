@@ -19,6 +19,8 @@ __all__ = [
     "BOOLEAN",
     "COLUMNS",
     "FIELDS",
+    "MAX_FIGURE",
+    "MAX_TTL",
     "OTHER",
     "OWN",
     "PARTITION_DDL",
@@ -113,6 +115,12 @@ OWN: Final = "recorder"
 """The type of the recorder's own events: starts, stops, connections, gaps."""
 OTHER: Final = "other"
 """The partition of events whose type cannot name a folder, or is one of too many; ``event`` has the type as sent."""
+
+MAX_FIGURE: Final = 1 << 40
+"""Largest number that the column of a field has: no instance counts as much between two reports, and sums of millions
+of them stay below 64 bits. What is larger, or below 0, makes no sense and is kept in ``extra``."""
+MAX_TTL: Final = 1 << 31
+"""The same of a ttl, in seconds: 68 years. Times stay ones that can be written."""
 
 _FIT: Final = re.compile(r"[a-z][a-z0-9-]{0,39}")
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_stats.journal import Frame
+from spark_stats.schema import MAX_FIGURE
 
 __all__ = ["Finding", "Watch"]
 
@@ -87,7 +88,7 @@ class Watch:
     def _report(self, sender: str, fields: dict[Any, Any], sent: _Sent, frame: Frame) -> None:
         route = _text(fields["route"]) if fields.get("route") is not None else None
         total = fields.get("events-sent")
-        if route is None and type(total) is int and 0 <= total < 1 << 63:
+        if route is None and type(total) is int and 0 <= total <= MAX_FIGURE:
             # A smaller total is an instance that began again under the same name.
             if sent.sent_then is not None and total >= sent.sent_then:
                 missing = (total - sent.sent_then) - (sent.arrived - sent.arrived_then)

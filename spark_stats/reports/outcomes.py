@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from spark_stats.reports.bucket import grouped
 from spark_stats.reports.events import Events
+from spark_stats.schema import MAX_FIGURE
 
 __all__ = ["KEYS", "SETS", "course"]
 
@@ -26,6 +27,7 @@ def course(events: Events) -> DataFrame:
     told = events.within("delivery").where(F.col("instance").isNotNull() & F.col("extra").isNotNull())
     fields = F.from_json("extra", "map<string,string>")
     rows = told.select("instance", "received_at", F.explode(fields).alias("outcome", "text"))
-    rows = rows.withColumn("count", F.expr("try_cast(text AS bigint)")).where(F.col("count").isNotNull())
+    # No count is below 0, nor so large that one of them would spoil all sums.
+    rows = rows.withColumn("count", F.expr("try_cast(text AS bigint)")).where(F.col("count").between(0, MAX_FIGURE))
     minutes = rows.groupBy(*KEYS, F.date_trunc("minute", "received_at").alias("at")).agg(F.sum("count").alias("count"))
     return grouped(minutes, "at", KEYS, SETS, [F.sum("count").alias("count")])

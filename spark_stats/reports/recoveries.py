@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from spark_stats.reports.bucket import by_sets, per_bucket
 from spark_stats.reports.events import Events
+from spark_stats.schema import MAX_FIGURE
 
 __all__ = ["FIGURES", "KEYS", "SETS", "course"]
 
@@ -48,5 +49,6 @@ def course(events: Events) -> DataFrame:
 
 
 def _number(name: str) -> Column:
-    """The field of a figure, 0 if it is not there or no whole number."""
-    return F.coalesce(F.expr(f"try_cast(fields['{name.replace('_', '-')}'] AS bigint)"), F.lit(0)).alias(name)
+    """The field of a figure, 0 if it is not there or no number that makes sense."""
+    number = F.expr(f"try_cast(fields['{name.replace('_', '-')}'] AS bigint)")
+    return F.when(number.between(0, MAX_FIGURE), number).otherwise(0).alias(name)
