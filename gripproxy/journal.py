@@ -65,19 +65,21 @@ class Journal:
         """One line for a request that is over; code 0: the client left."""
         request = exchange.request
         head, forwarder = request.head, exchange.forwarder
-        if head is not None and head.loggable and code and self._plain and forwarder is not None and forwarder.loggable:
-            # What is known to be printable: of a head that came before, and the target was looked at too.
+        host = head.loggable if head is not None else request.host or b"localhost"
+        if host and code and self._plain and forwarder is not None and forwarder.loggable:
             line = b"%b http%b://%b%b -> %b %d %d bytes %d ms\n" % (
                 request.method,
                 b"s" if client.secure else b"",
-                head.loggable,
+                host,
                 request.target,
                 forwarder.loggable,
                 code,
                 size,
                 (self.clock() - exchange.began) * 1000,
             )
-            if len(line) < PRINTABLE_MAX:
+            # Of a head that came before it is known, and its target was looked at too.
+            printable = head is not None or (line.isascii() and line[:-1].decode("ascii").isprintable())
+            if printable and len(line) < PRINTABLE_MAX:
                 log.printable(line)
                 return
         route = exchange.route

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 
@@ -99,6 +100,11 @@ class TestRequests:
             assert browser.take()
             said.append(lines.take())
         assert said.count(said[0]) == 5
+        with mock.patch.object(house.worker, "_plain", False):
+            browser = house.browser(secure).says(head + b"\r\n")
+            house.loop.now += 0.25
+            house.pool.opened[-1].says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+        assert lines.take() == said[0]
 
     def test_with_address_and_agent_if_wanted(self, lines: Lines) -> None:
         house = House(log_from=True, log_user_agent=True)
