@@ -21,7 +21,7 @@ from spark_stats.schema import (
     BOOLEAN,
     FIELDS,
     MAX_FIGURE,
-    MAX_TTL,
+    MOST,
     OWN,
     SCHEMA,
     STRING,
@@ -146,7 +146,7 @@ class Batch:
                     extras.setdefault(i, {})[str(column.field)] = plain(value)
                     values[i] = None
                     self.repaired += 1
-        most = MAX_TTL if column.name == "ttl" else MAX_FIGURE
+        most = MOST.get(str(column.field), MAX_FIGURE)
         try:
             made = pa.array(values, kind)
             if column.kind != BIGINT or _within(made, most):

@@ -20,7 +20,7 @@ __all__ = [
     "COLUMNS",
     "FIELDS",
     "MAX_FIGURE",
-    "MAX_TTL",
+    "MOST",
     "OTHER",
     "OWN",
     "PARTITION_DDL",
@@ -119,8 +119,9 @@ OTHER: Final = "other"
 MAX_FIGURE: Final = 1 << 40
 """Largest number that the column of a field has: no instance counts as much between two reports, and sums of millions
 of them stay below 64 bits. What is larger, or below 0, makes no sense and is kept in ``extra``."""
-MAX_TTL: Final = 1 << 31
-"""The same of a ttl, in seconds: 68 years. Times stay ones that can be written."""
+MOST: Final = {"ttl": 1 << 31, "subscribers": 1 << 22}
+"""The same by field where it is less: 68 years, so that times stay ones that can be written; what reports multiply with
+the µs of a day for an average."""
 
 _FIT: Final = re.compile(r"[a-z][a-z0-9-]{0,39}")
 

@@ -12,11 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_stats.__main__ import main
+from spark_stats.reports import stream
 from spark_stats.reports.events import Events
 from spark_stats.reports.report import NoData, make
 from spark_stats.reports.span import LOOK_BACK, Span
+from spark_stats.schema import MAX_FIGURE, MOST
 from tests.spark import traffic
 from tests.spark.conftest import SPAN
+from tests.unit.spark_stats.doubles import NOON, FakeClock, json, recording
 
 LATER = Span(SPAN.until + datetime.timedelta(days=3), SPAN.until + datetime.timedelta(days=4))
 
@@ -73,6 +76,64 @@ def test_temporary_files_are_left_out(spark: SparkSession, small: pathlib.Path) 
     finally:
         for path in temporary:
             path.unlink()
+
+
+def strange(root: pathlib.Path) -> Span:
+    """Make a record of what nobody should send, a plain item in each round, and a clock that jumps; return its span."""
+    clock = FakeClock()
+    made = recording(root, clock)
+    for days in (0, 40, -80):
+        absurd = (1 << 63) - 1
+        for most, ttl, subscribers in (
+            (absurd, absurd, absurd),
+            (MAX_FIGURE, MOST["ttl"], MOST["subscribers"]),
+            (-7, -7, -7),
+        ):
+            made.take(
+                "tcp://there",
+                [
+                    json("conn", from_="a", id="x", ttl=ttl, type="strange"),
+                    json("conn", from_="a", id="", ttl=0, route="\0<b>\n"),
+                    json("conn", from_="a"),
+                    json("conn", id="of nobody", ttl=ttl),
+                    json("conn", from_=7, id=8, ttl="60"),
+                    json("conn", from_="a", id="never there", unavailable=True),
+                    json("sub", from_="a", mode="stream", channel="c", ttl=ttl, subscribers=subscribers),
+                    json("sub", from_="a", mode="strange", channel="", ttl=60, subscribers=subscribers),
+                    json("sub", from_="a", mode="ws"),
+                    json("message", from_="a", channel="d", transport="http-stream", count=most, blocks=most),
+                    json("message", from_="a", transport="strange"),
+                    json("activity", from_="a", count=most),
+                    json("counts", from_="a", requests_received=most),
+                    json("report", from_="a", duration=most, connections=most, sent=most, events_sent=most),
+                    json("report", from_="a", route="r", duration=10_000, connections=1),
+                    json("delivery", from_="a", written=most, news=most, nested={"a": [1]}),
+                    json("recovery", from_="a", transport="ws", gaps=most, recoveries="many"),
+                    json("unknown", from_="a", count=most),
+                    json("../..", from_="a"),
+                    json("recorder", from_="a", action="start"),
+                    b"nonsense",
+                ],
+            )
+            clock.forward(10)
+        made.take("tcp://there", [json("message", from_="a", channel="c", transport="http-stream", count=3)])
+        clock.forward(30)
+        clock.jump(days * 86400)
+        made.tick()
+    made.end()
+    noon = datetime.datetime.fromtimestamp(NOON / 1e6, datetime.UTC)
+    return Span(noon - datetime.timedelta(hours=1), noon + datetime.timedelta(hours=1))
+
+
+def test_strange_events_stop_neither_report_nor_stream(spark: SparkSession, tmp_path: pathlib.Path) -> None:
+    span = strange(tmp_path / "record")
+    make(spark, tmp_path / "record", tmp_path / "report", span, span.since, out=io.StringIO())
+    stream.run(spark, tmp_path / "record", tmp_path / "minutes", 1, once=True)
+    for path in (tmp_path / "report" / "deliveries.parquet", *(tmp_path / "minutes" / "deliveries").glob("*.parquet")):
+        rows = [row for row in pq.read_table(path).to_pylist() if row["by"] == "channel" and row["channel"] == "c"]
+        plain = [row for row in rows if row["start"].minute == 0 and row.get("per") in (None, "minute")]
+        # The first two rounds, before and behind the jump, are not of one day.
+        assert [(row["items"], row["deliveries"]) for row in plain if row["start"].day == 20] == [(1, 3)], path
 
 
 def test_copied_segments_are_noticed(spark: SparkSession, small: pathlib.Path) -> None:
