@@ -222,6 +222,8 @@ class Link(asyncio.Protocol):
         self._on_messages = on_messages
         self._on_lost = on_lost
         self._bound = bound
+        self.written = 0
+        """Messages written so far."""
         self._queue: list[Message] = []
         self._weighed = 0
         """How many at the beginning of the queue have waited for the peer; ``_load`` is what these count for."""
@@ -245,6 +247,11 @@ class Link(asyncio.Protocol):
     def queued(self) -> int:
         """Messages waiting to be written."""
         return len(self._queue)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes written that the kernel has not taken yet."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     @property
     def load(self) -> int:
@@ -327,6 +334,7 @@ class Link(asyncio.Protocol):
                 self._load -= sum(map(load_of, queue[start : min(end, self._weighed)]))
             transport.write(frame)
             start = end
+        self.written += start
         self._queue = queue[start:]
         self._weighed = max(0, self._weighed - start)
         if self._queue:

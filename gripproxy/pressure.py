@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from gripproxy.pipe import Link, Message
 
-__all__ = ["AGAIN", "BEHIND", "FEW", "LOOK", "PART", "PATIENCE", "Loop", "Pressure"]
+__all__ = ["AGAIN", "BEHIND", "FEW", "LOOK", "PART", "PATIENCE", "WARY", "Loop", "Pressure"]
 
 LOOK: Final = 0.05
 """Seconds between two looks while items come."""
@@ -37,6 +37,10 @@ would still not have more."""
 
 PART: Final = 100_000
 """Deliveries, if each item were for everybody, between two looks: for clients that are behind each has its own cost."""
+
+WARY: Final = 5.0
+"""Seconds for which it is looked at that often, after clients were waited for. Otherwise a batch goes on as it came: in
+parts, fewer of its items would be joined."""
 
 
 class Loop(Protocol):
@@ -72,7 +76,7 @@ class Pressure:
         self._kept: list[Message] = []
         """What waits; as much as had been read when the intake was stopped."""
         self._busy = self._waiting = False
-        self._next = self._until = 0.0
+        self._next = self._until = self._wary = 0.0
         self._vain = 1
 
     def busy(self, busy: bool) -> None:
@@ -105,9 +109,9 @@ class Pressure:
             link = self._link
             assert link is not None
             kept = self._kept
-            size = max(part, self._part())
+            size = max(part, self._part()) if self._clock() < self._wary else len(kept)
             self._kept, part = kept[size:], 0
-            self._deliver(link, kept if len(kept) <= size else kept[:size])
+            self._deliver(link, kept if size >= len(kept) else kept[:size])
             if self._look():
                 return
 
@@ -123,7 +127,7 @@ class Pressure:
         if not self._behind():
             return False
         self._waiting = True
-        self._until = now + PATIENCE
+        self._until, self._wary = now + PATIENCE, now + WARY
         self._pause(True)
         self._later(AGAIN, self._again)
         return True

@@ -25,10 +25,10 @@ MAX_WAITING: Final = 20_000
 MAX_PULLED: Final = 2000
 """The same for PULL, whose publishers wait instead: what waits here is late, and not needed to go on."""
 
-PULL_BUFFER: Final = 256 * 1024
+PULL_BUFFER: Final = 512 * 1024
 """Bytes of each PULL publisher's connection that the kernel keeps; it may keep less. By itself it would let this grow
 to many megabytes, which is seconds of items when there is more than goes out. At a round trip of 20 ms there is still
-room for some 10 MB a second."""
+room for some 20 MB a second."""
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
 """Longest message taken, in bytes; ZeroMQ closes the connection of a publisher that sends a longer one."""

@@ -17,15 +17,24 @@ from .exchange import Exchange
 
 __all__ = ["Links"]
 
+AHEAD: Final = 0.3
+"""Seconds' worth of messages that wait for one worker when publishers that can wait are made to: what waits is late."""
+
 HIGH_WATER: Final = 2000
-"""Messages, large ones counting as several, that wait for one worker when publishers that can wait are made to. So few
-because what waits is late; it is enough for the time between two looks. What the pipe takes before it drops the whole
-queue is a hundred times that: the rest is for publishers that cannot wait."""
+"""The same in messages, large ones counting as several, for a worker that takes few: enough for the time between two
+looks."""
+
+FIRST_WATER: Final = 20_000
+"""The same until it is known how many a worker takes. What the pipe takes before it drops the whole queue is ten times
+that: the rest is for publishers that cannot wait."""
+
+PACE_TIME: Final = 0.25
+"""Seconds over which it is measured how many a worker takes, while messages wait for it."""
 
 LOW_WATER: Final = 500
-"""Messages waiting for a worker that was found stalled at which it counts as alive again."""
+"""Messages waiting for a worker at which one that was found stalled counts as alive again, and all is forgotten."""
 
-STALL_TIME: Final = 1.0
+STALL_TIME: Final = 3.0
 """Seconds without any progress after which a worker is not waited for any more: it then loses its queue and is told
 so. One stuck worker must not stop the others."""
 
@@ -33,7 +42,20 @@ so. One stuck worker must not stop the others."""
 class _Worker:
     """A worker that has announced itself, as the exchange sees it."""
 
-    __slots__ = ("epoch", "link", "name", "number", "progress", "queued", "retiring", "send", "stalled")
+    __slots__ = (
+        "epoch",
+        "link",
+        "name",
+        "number",
+        "pace",
+        "progress",
+        "queued",
+        "retiring",
+        "room",
+        "send",
+        "stalled",
+        "unsent",
+    )
 
     def __init__(self, name: str, epoch: int, link: Link, now: float) -> None:
         self.number = name
@@ -42,7 +64,10 @@ class _Worker:
         self.epoch = epoch
         self.link = link
         self.send = link.send
-        self.queued = 0
+        self.queued = self.unsent = 0
+        self.room = FIRST_WATER
+        self.pace = (0.0, 0)
+        """When its pace was measured last, and how many messages had been written until then."""
         self.progress = now
         self.stalled = False
         self.retiring = False
@@ -113,21 +138,30 @@ class Links:
             if worker is None:
                 continue
             queued = worker.link.load
-            if queued <= HIGH_WATER:
+            if queued <= LOW_WATER:
+                worker.queued, worker.stalled, worker.room, worker.pace = 0, False, FIRST_WATER, (0.0, 0)
+                continue
+            now = now or self._now()
+            since, written = worker.pace
+            if not since:
+                worker.pace = (now, worker.link.written)
+            elif now >= since + PACE_TIME:
+                pace = (worker.link.written - written) / (now - since)
+                worker.room, worker.pace = max(HIGH_WATER, int(AHEAD * pace)), (now, worker.link.written)
+            if queued <= worker.room:
                 worker.queued = 0
-                if queued <= LOW_WATER:
-                    worker.stalled = False
                 continue
             if worker.stalled:
                 continue
-            now = now or self._now()
-            if queued < worker.queued or not worker.queued:
+            # It also gets on when it has read a part of what was written, which makes no room for more yet.
+            unsent = worker.link.unsent
+            if queued < worker.queued or unsent < worker.unsent or not worker.queued:
                 worker.progress = now
             elif now - worker.progress > STALL_TIME:
                 worker.stalled = True
                 log.warning("worker %s does not take its items (%d wait)", worker.name, queued)
                 continue
-            worker.queued = queued
+            worker.queued, worker.unsent = queued, unsent
             congested = True
         return congested
 

@@ -138,9 +138,19 @@ def test_who_does_not_read_at_all_is_not_waited_for_long(house: House) -> None:
     assert house.delivered == [1, 2, *numbers]
 
 
-def test_a_long_batch_waits_with_what_is_left_of_it(house: House) -> None:
-    house.behind(20)
+def test_a_long_batch_goes_on_as_it_came(house: House) -> None:
     house.take(*range(2, 100_000))
+    assert house.links == [LINK, LINK]
+
+
+def test_when_clients_were_waited_for_its_rest_may_wait(house: House) -> None:
+    house.behind(20)
+    house.take(2)
+    house.behind(20, 0)
+    house.wait(AGAIN)
+    house.behind(20)
+    house.now += LOOK
+    house.take(*range(3, 100_000))
     assert 2 < len(house.delivered) < 50_000
     house.behind(20, 0)
     house.wait(AGAIN)

@@ -11,7 +11,7 @@ from gripproxy import pipe
 from gripproxy.grip.item import Item, StreamFormat
 from gripproxy.log import log
 from handler.exchange import Exchange
-from handler.links import HIGH_WATER, STALL_TIME, Links
+from handler.links import AHEAD, FIRST_WATER, HIGH_WATER, PACE_TIME, STALL_TIME, Links
 
 
 class Wire(asyncio.Transport):
@@ -23,7 +23,11 @@ class Wire(asyncio.Transport):
         self.decoder = pipe.Decoder()
         self.got: list[pipe.Message] = []
         self.closed = False
+        self.unsent = 0
         link.connection_made(self)
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
@@ -189,7 +193,7 @@ class TestSlowWorkers:
         wire = house.worker("1", (b"ch", 0, 1, 0, None))
         assert not house.links.congested()
         wire.link.pause_writing()
-        fill(wire, HIGH_WATER)
+        fill(wire, FIRST_WATER)
         assert not house.links.congested()
         fill(wire, 1)
         assert house.links.congested()
@@ -199,25 +203,46 @@ class TestSlowWorkers:
         house.now += STALL_TIME
         shorten(wire, 10)
         assert house.links.congested(), "it took ten messages meanwhile"
-        shorten(wire, 1000)
+        house.now += STALL_TIME
+        wire.unsent -= 1
+        assert house.links.congested(), "it took a part of what was written"
+        shorten(wire, FIRST_WATER)
         assert not house.links.congested()
         house.now += STALL_TIME * 5
-        fill(wire, 2000)
+        fill(wire, FIRST_WATER)
         assert house.links.congested(), "a new jam has its own time"
+
+    async def test_what_waits_for_a_worker_is_what_it_takes_in_a_moment(self, house: House) -> None:
+        wire = house.worker("1", (b"ch", 0, 1, 0, None))
+        wire.link.pause_writing()
+        house.now = 1
+        fill(wire, FIRST_WATER)
+        assert not house.links.congested(), "its pace is not known yet"
+        house.now += PACE_TIME
+        wire.link.written += 10_000
+        assert house.links.congested()
+        quick = int(10_000 / PACE_TIME * AHEAD)
+        shorten(wire, FIRST_WATER - quick)
+        assert not house.links.congested()
+        house.now += PACE_TIME
+        wire.link.written += 10
+        assert house.links.congested(), "it takes only a few"
+        shorten(wire, quick - HIGH_WATER)
+        assert not house.links.congested()
 
     async def test_nobody_waits_for_a_worker_that_is_stuck(self, house: House, lines: list[str]) -> None:
         wire = house.worker("1", (b"ch", 0, 1, 0, None))
         wire.link.pause_writing()
-        fill(wire, HIGH_WATER + 1)
+        fill(wire, FIRST_WATER + 1)
         assert house.links.congested()
         house.now = STALL_TIME + 0.1
         assert not house.links.congested()
         assert "worker 1 does not take its items" in lines[-1]
         fill(wire, 1)
         assert not house.links.congested()
-        shorten(wire, HIGH_WATER)
+        shorten(wire, FIRST_WATER)
         assert not house.links.congested()
-        fill(wire, HIGH_WATER)
+        fill(wire, FIRST_WATER)
         assert house.links.congested(), "it is alive again"
 
 
