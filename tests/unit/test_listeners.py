@@ -14,6 +14,7 @@ import pytest
 
 from gripproxy.listeners import (
     LISTENERS_VARIABLE,
+    UNSENT,
     Address,
     Listener,
     ListenError,
@@ -70,6 +71,16 @@ def test_a_port_without_address_is_every_ipv4_address(opened: Any) -> None:
     port = free_port()
     ((listener,),) = opened(config((str(port),)), 1)
     assert listener.url == f"http://0.0.0.0:{port}"
+
+
+def test_the_kernel_takes_little_for_a_client_that_does_not_read(opened: Any) -> None:
+    port = free_port()
+    [[listener]] = opened(config((f"127.0.0.1:{port}",)), 1)
+    with socket.create_connection(("127.0.0.1", port)):
+        listener.sock.setblocking(True)
+        client, _ = listener.sock.accept()
+        with client:
+            assert client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == UNSENT
 
 
 def test_an_ipv6_listener_leaves_ipv4_alone(opened: Any) -> None:
