@@ -54,6 +54,8 @@ class Recorder:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._poller = zmq.Poller()
         self._sources: list[StatsSource] = []
+        self._hindered: dict[str, str] = {}
+        """What was said to be in the way, by endpoint: each try would say it again."""
         self._told = (0, 0, 0)
         self._next_line = 0.0
         try:
@@ -124,6 +126,7 @@ class Recorder:
 
     def connected(self, endpoint: str) -> None:
         """As a listener: note it."""
+        self._hindered.pop(endpoint, None)
         logger.info("%s: connected", endpoint)
         self._recording.note("connected", endpoint)
 
@@ -133,8 +136,10 @@ class Recorder:
         self._recording.note("disconnected", endpoint)
 
     def hindered(self, endpoint: str, why: str) -> None:
-        """As a listener: say so."""
-        logger.error("%s: %s", endpoint, why)
+        """As a listener: say so, once."""
+        if self._hindered.get(endpoint) != why:
+            self._hindered[endpoint] = why
+            logger.error("%s: %s", endpoint, why)
 
     def overrun(self, endpoint: str) -> None:
         """As a listener: note it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -305,6 +306,25 @@ def test_a_publisher_that_goes_and_comes_back_is_in_the_record(tmp_path: pathlib
         service.stop()
     assert actions(tmp_path) == ["start", "connected", "disconnected", "connected", "stop"]
     assert numbers(tmp_path) == [*range(10), *range(10)]
+
+
+def test_a_stranger_at_the_address_is_told_once(tmp_path: pathlib.Path, publish: Publish) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE)
+        endpoint = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        service = Service(command(tmp_path, endpoint))
+        try:
+            for _ in range(4):
+                server.accept()[0].close()
+            service.wait_for_log("no ZeroMQ publisher answers there")
+            server.close()
+            publish(endpoint).wait_for_subscriber()
+            service.wait_for_log(": connected\n")
+            log = service.log
+        finally:
+            assert service.stop() == 0
+    assert log.count("no ZeroMQ publisher answers there") == 1
+    assert actions(tmp_path) == ["start", "connected", "stop"]
 
 
 def test_a_recorder_that_does_not_keep_up_says_that_events_may_be_missing(
