@@ -22,12 +22,13 @@ Event = dict[str, Any]
 
 
 class Listener:
-    """A SUB socket on the service's stats."""
+    """A SUB socket on the service's stats, subscribed to ``prefixes``."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *prefixes: bytes) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._sock = self._context.socket(zmq.SUB)
-        self._sock.setsockopt(zmq.SUBSCRIBE, b"")
+        for prefix in prefixes or (b"",):
+            self._sock.setsockopt(zmq.SUBSCRIBE, prefix)
         self._sock.setsockopt(zmq.RECONNECT_IVL, 20)
         self._sock.connect(address)
         self.present: dict[str, Event] = {}
@@ -93,6 +94,26 @@ def test_figures_are_those_of_all_workers(house: tuple[Gripproxy, Listener]) -> 
     assert stats.totals["received"] == 20
     assert stats.totals["client-content-bytes-sent"] >= held * len("".join(f"item {n}\n" for n in range(20)))
     assert stats.totals["minutes"] >= held
+
+
+def test_who_comes_late_and_wants_several_types_knows_all_that_is_there(tmp_path: pathlib.Path) -> None:
+    """As a monitoring script of Pushpin's: a subscription for each type it knows."""
+    address = f"ipc://{tmp_path}/stats"
+    service = Gripproxy(tmp_path, "", (), f"stats_spec={address}\nstats_format=json")
+    stats = None
+    try:
+        service.ready()
+        client = service.stream_of(1)
+        service.stream_of(2)
+        held = len(service.clients)
+        stats = Listener(address, b"conn ", b"sub ", b"message ", b"report ")
+        stats.until(lambda: len(stats.present) == held)
+        client.close()
+        stats.until(lambda: len(stats.present) == held - 1)
+    finally:
+        if stats is not None:
+            stats.close()
+        service.close()
 
 
 def test_connections_of_a_dead_worker_end(house: tuple[Gripproxy, Listener]) -> None:
