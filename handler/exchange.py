@@ -245,8 +245,7 @@ class Exchange:
         self._recent.expire(now, self._channels.__contains__)
 
     def _release(self, item: Item, entry: Channel[Worker], now: float) -> None:
-        if item.id is not None:
-            self._recent.released(item.channel, item.id, now)
+        self._recent.released(item.channel, item.id, now)
         workers = entry.workers
         if workers:
             if "message" in self.stats.wanted:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from gripproxy.grip.item import Item
 from gripproxy.pipe import CONFLICT, COUNT, HELLO, RESPONSE, SOCKET, STREAM, SUBSCRIBE, UNSUBSCRIBE, VERSION, Message
@@ -57,6 +57,10 @@ class PlainSession(Session, Protocol):
 Wanted = tuple[bytes, bytes, bytes | None, tuple[str, ...]]
 """What a session wants of a channel: full name, name without the route's prefix, prev-id or None, filter names."""
 
+FEW: Final = 2
+"""Members up to which a lane is a tuple. A fan-out of several turns, which looks a long time at the same members, must
+have more."""
+
 _NONE = (0, 0, 0)
 _SAME: dict[tuple[int, int, int], tuple[int, int, int]] = {_NONE: _NONE}
 
@@ -83,17 +87,39 @@ class Subscription:
 class Lane:
     """The plain sessions of one kind on one channel, and what is gathered for them in this turn of the loop.
 
-    ``members`` keeps the order of joining; ``parts`` are framed items that every member still gets, in one write;
-    ``size`` their bytes; ``touched`` when something was written to all of them, in seconds.
+    ``members`` keeps the order of joining, to be changed by ``join`` and ``leave`` alone; ``parts`` are framed items
+    that every member still gets, in one write; ``size`` their bytes; ``touched`` when something was written to all of
+    them, in seconds.
     """
 
     __slots__ = ("members", "parts", "size", "touched")
 
     def __init__(self) -> None:
-        self.members: dict[PlainSession, None] = {}
+        # Most channels have one or two, and a dict for so few is larger than all else of a channel.
+        self.members: tuple[PlainSession, ...] | dict[PlainSession, None] = ()
         self.parts: list[bytes] | None = None
         self.size = 0
         self.touched = 0.0
+
+    def join(self, session: PlainSession) -> None:
+        """A session comes, or is there already."""
+        members = self.members
+        if type(members) is tuple:
+            if session in members:
+                return
+            if len(members) < FEW:
+                self.members = (*members, session)
+                return
+            members = self.members = dict.fromkeys(members)
+        cast(dict[PlainSession, None], members)[session] = None
+
+    def leave(self, session: PlainSession) -> None:
+        """A member goes."""
+        members = self.members
+        if type(members) is tuple:
+            self.members = tuple([member for member in members if member is not session])
+        else:
+            del cast(dict[PlainSession, None], members)[session]
 
 
 class Channel:
@@ -288,7 +314,7 @@ class ChannelTable:
         channel, session = subscription.channel, subscription.session
         lane = channel.lane(session)
         if lane is not None:
-            del lane.members[cast(PlainSession, session)]
+            lane.leave(cast(PlainSession, session))
         if channel.careful is not None:
             channel.careful.pop(session, None)
         if channel.waiting is not None and session in channel.waiting:
@@ -329,7 +355,7 @@ class ChannelTable:
                 channel.streams = lane
             else:
                 channel.sockets = lane
-        lane.members[cast(PlainSession, session)] = None
+        lane.join(cast(PlainSession, session))
 
     def make_careful(self, subscription: Subscription) -> bytes:
         """From now on each item of the channel goes through the session's ``deliver``.
@@ -340,7 +366,7 @@ class ChannelTable:
         lane = channel.lane(session)
         if lane is None:
             return b""
-        del lane.members[cast(PlainSession, session)]
+        lane.leave(cast(PlainSession, session))
         if channel.careful is None:
             channel.careful = {}
         channel.careful[session] = subscription

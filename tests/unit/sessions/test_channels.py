@@ -7,12 +7,15 @@ from collections import deque
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gripproxy import pipe
 from gripproxy.grip.item import Item
 from gripproxy.grip.response import Response
 from gripproxy.pipe import RESPONSE, SOCKET, STREAM, Message
-from gripproxy.sessions.channels import ChannelTable
+from gripproxy.sessions.channels import FEW, ChannelTable, Lane
+from gripproxy.sessions.fanout import TURN
 from gripproxy.sessions.response import ResponseHold, ResponseTerms
 from handler.exchange import Exchange
 from tests.unit.sessions.doubles import Client, House, Listener, answer, text, want
@@ -21,6 +24,27 @@ from tests.unit.sessions.doubles import Client, House, Listener, answer, text, w
 @pytest.fixture
 def house() -> House:
     return House()
+
+
+class TestLane:
+    @given(st.lists(st.integers(0, 4)))
+    def test_its_members_are_who_joined_and_has_not_left_in_that_order(self, moves: list[int]) -> None:
+        lane, table = Lane(), ChannelTable(lambda message: None)
+        sessions = [Listener(table) for _ in range(5)]
+        expected: dict[Listener, None] = {}
+        for number in moves:
+            session = sessions[number]
+            if session in expected:
+                lane.leave(session)
+                del expected[session]
+            else:
+                lane.join(session)
+                lane.join(session)
+                expected[session] = None
+            assert list(lane.members) == list(expected)
+
+    def test_a_fan_out_of_several_turns_looks_at_a_dict(self) -> None:
+        assert FEW < TURN
 
 
 class TestSubscribe:
