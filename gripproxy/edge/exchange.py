@@ -118,11 +118,12 @@ class Exchange:
         self._kept_size = sum(map(len, request.body)) if request.body else 0
         self._fresh = False
         self._way = WAITING
-        self._code = 0
-        self._reason = b""
-        self._headers: list[tuple[bytes, bytes]] = []
+        # From when there is a head; what is kept of one only for a response that is buffered.
+        self._code: int
+        self._reason: bytes
+        self._headers: list[tuple[bytes, bytes]]
+        self._parts: list[bytes]
         self._head = b""
-        self._parts: list[bytes] = []
         self._size = 0
         self._sent = False
         self._chunked = False
@@ -276,8 +277,7 @@ class Exchange:
             figures.server_header_bytes_received += self._backend.head_size
         if grip and not route.no_grip and not self.trusted:
             self._way = BUFFER
-            self._code, self._reason = code, reason
-            self._headers = headers
+            self._code, self._reason, self._headers, self._parts = code, reason, headers, []
             return
         self._way = RELAY
         self._code = code
