@@ -140,8 +140,9 @@ def _hold(bench: Bench, kind: str) -> None:
                 due = number - crowd.held
                 opened, lost = _open(crowd, kind, due, target)
                 if full == 5000 and kind != "poll":
-                    bench.record(f"accept {kind}", opened.held / opened.seconds, lost=lost, of=due)
-                bench.record(f"memory {kind} {full}", (_settled(bench, target) - base) / crowd.held, lost=lost, of=due)
+                    bench.record(f"accept {kind}", (due - lost) / opened.seconds, lost=lost, of=due)
+                memory = (_settled(bench, target) - base) / crowd.held
+                bench.record(f"memory {kind} {full}", memory, lost=lost if kind == "poll" else 0, of=due)
 
 
 def memreal(bench: Bench) -> None:
@@ -159,7 +160,7 @@ def _memreal(bench: Bench, kind: str, variant: str) -> None:
         with contextlib.closing(target.crowd(kind, own=variant == "own", headers=headers)) as crowd:
             _, lost = _open(crowd, kind, number, target)
             memory = (_settled(bench, target) - base) / crowd.held
-            bench.record(f"memory {kind} {variant}", memory, lost=lost, of=number)
+            bench.record(f"memory {kind} {variant}", memory, lost=lost if kind == "poll" else 0, of=number)
 
 
 def _warmed(bench: Bench, target: Target, kind: str) -> float:
@@ -175,7 +176,8 @@ def _settled(bench: Bench, target: Target) -> float:
 
 
 def _open(crowd: Crowd, kind: str, number: int, target: Target) -> tuple[Seen, int]:
-    """Open so many, and how many of them are not held. Raises BenchError if these are more than a twentieth.
+    """Open so many; also returns how many were refused at first, or of long-polls lost. Raises BenchError if more than
+    a twentieth was for good.
 
     Nothing comes of a long-poll until it is over: it is held when the backend was asked. So they are opened in steps,
     each as large as what is opened at a time of the others.

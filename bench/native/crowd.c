@@ -8,6 +8,7 @@
  *   open N WINDOW RATE   N more clients, at most WINDOW being opened at a time, RATE a second (0: no limit). One counts
  *                        as held when its response's head has come; for poll, when the request is sent; for plain, when
  *                        it is connected.
+ *   again WINDOW         those that are closed are opened once more, at most WINDOW at a time
  *   zero                 the figures so far; count anew
  *   wait COUNT MS QUIET  until COUNT messages have come; or for MS milliseconds; or until none came for QUIET
  *   talk MS SIZE         every client sends (ws: SIZE bytes; plain: the request) as soon as its last answer has come
@@ -34,7 +35,7 @@ struct client {
 #define ANSWER_MOST 2048
 
 static struct client *clients;
-static int opened, wanted, capacity, window = 50, epoll, port, buffer;
+static int opened, wanted, capacity, window = 50, epoll, port, buffer, again = -1;
 static int held, closed, refused;
 static double rate;
 static uint64_t opening_since;
@@ -128,6 +129,8 @@ static void begin(struct client *c) {
     }
     if (connect(c->fd, (struct sockaddr *)&to, sizeof to) && errno != EINPROGRESS) die("connect");
     c->state = CONNECTING;
+    c->part_length = 0;
+    c->answer_length = 0;
     watch(epoll, c->fd, EPOLLIN | EPOLLOUT, (uint64_t)(c - clients));
 }
 
@@ -316,7 +319,16 @@ int main(int argc, char **argv) {
             int begun = opened - (wanted - (int)goal);
             while (opened < wanted && begun < due && opened - held - closed < window) begin(&clients[opened++]), begun++;
         }
-        if ((doing == OPENING && held + closed >= wanted) ||
+        for (; doing == OPENING && again >= 0 && opened - held - closed < window; again++) {
+            while (again < opened && clients[again].state != CLOSED) again++;
+            if (again >= opened) {
+                again = -1;
+                break;
+            }
+            closed--;
+            begin(&clients[again]);
+        }
+        if ((doing == OPENING && again < 0 && held + closed >= wanted) ||
             (doing == AWAITING && (count >= goal || t >= until || t - seen_at >= quiet)) || (doing == TALKING && t >= until)) {
             doing = NOTHING;
             talking = 0;
@@ -339,6 +351,8 @@ int main(int argc, char **argv) {
                         return 1;
                     }
                     doing = OPENING, wanted += (int)a, goal = a, window = (int)b, rate = (double)c, opening_since = since;
+                } else if (sscanf(line, "again %llu", &a) == 1) {
+                    doing = OPENING, goal = 0, window = (int)a, rate = 0, again = 0;
                 } else if (sscanf(line, "wait %llu %llu %llu", &a, &b, &c) == 3) {
                     doing = AWAITING, goal = a, until = since + b * 1000000u, quiet = c * 1000000u;
                     seen = count, seen_at = since;
