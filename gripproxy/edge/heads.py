@@ -39,8 +39,8 @@ HEADS_MAX: Final = 1000
 SIZE_MAX: Final = 1024 * 1024
 BLOCK_MAX: Final = 4096
 """Blocks that are kept, their bytes, and the bytes of one. With more of them all are forgotten: those that come again
-are back after two requests, and nothing is to be done for each use. With what was made of it a block takes about six
-times its bytes."""
+are back after two requests, and nothing is to be done for each use. With what was made of it a browser's block takes
+about seven times its bytes, which is some 8 MB for as many as there may be."""
 
 FORWARDERS_MAX: Final = 4
 """Targets for which a block is kept as it goes to them; beyond that all of them are forgotten."""

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 import httptools
 
-from gripproxy.edge.heads import HEAD_END, REQUESTS, RequestHead
+from gripproxy.edge.heads import BLOCK_MAX, HEAD_END, REQUESTS, RequestHead
 from gripproxy.edge.names import Names
 
 __all__ = ["BadRequest", "Request", "RequestParser", "parse_packed"]
@@ -210,8 +210,11 @@ class RequestParser:
         """
         if self._count or self.upgraded or self.closing:
             return None
+        # What has a body, or is too long to be kept, is not even looked for.
+        if not data.endswith(HEAD_END):
+            return None
         line = _COMMON_LINE(data)
-        if line is None:
+        if line is None or len(data) - line.end() > BLOCK_MAX:
             return None
         block = data[line.end() :]
         head = REQUESTS.get(block)

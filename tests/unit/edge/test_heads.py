@@ -178,6 +178,16 @@ class TestRequest:
             requests.feed(data)
         assert not REQUESTS
 
+    def test_what_could_not_be_kept_is_not_looked_for(self) -> None:
+        head = b"GET /x HTTP/1.1\r\nX: "
+        for size, found in ((BLOCK_MAX, True), (BLOCK_MAX + 1, False)):
+            data = head + b"x" * (size - len(b"\r\nX: \r\n\r\n")) + b"\r\n\r\n"
+            for _ in range(2):
+                requests = Requests(10_000)
+                assert requests.parser.known(data) is None
+                requests.feed(data)
+            assert (self.known(data, 10_000) is not None) is found
+
     @pytest.mark.parametrize("more", [b"GET /y HTTP/1.1" + BLOCK, b"G", b"\r\n"])
     def test_with_something_behind_it_goes_the_long_way(self, more: bytes) -> None:
         data = b"GET /x HTTP/1.1" + BLOCK
