@@ -580,4 +580,4 @@ TRIALS: Mapping[str, Callable[[Bench], None]] = {
 }
 """By name, in the order in which they run."""
 MAIN = ("hold", "streams", "websockets", "items", "proxy")
-"""What `make bench` runs: some four minutes a round for four servers."""
+"""What `make bench` runs: four to five minutes a round for four servers."""
