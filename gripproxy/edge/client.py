@@ -100,16 +100,16 @@ class ClientConnection(asyncio.Protocol):
                 self.abort()
                 return
         parser = self._parser
-        begins = False
+        first = parser is None
         if parser is None:
             parser = self._parser = RequestParser(self, self._worker.config.runner.client_buffer_size)
-        elif exchange is None and self._hold is None:
-            begins = parser.between
-        if exchange is None and self._hold is None and not self._queue:
+        idle = exchange is None and self._hold is None
+        if idle and not self._queue:
             request = parser.known(data)
             if request is not None:
                 self._begin(request)
                 return
+        begins = idle and not first and parser.between
         try:
             parser.feed(data)
         except BadRequest as error:

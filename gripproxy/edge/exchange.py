@@ -139,7 +139,7 @@ class Exchange:
             self._respond(error_response(200, CHECK_TEXT))
             return
         settings = worker.forward_settings
-        self.secure = is_secure(request, self.client.secure, settings)
+        self.secure = is_secure(request, self.client.secure, settings) if settings.accept_proto else self.client.secure
         if self.route is None:
             route = find_route(request, False, self.secure, worker.routes, settings)
             if route is None:
@@ -150,13 +150,12 @@ class Exchange:
         self._try()
 
     def _try(self) -> None:
-        route = self.route
+        route, request = self.route, self.request
         assert route is not None
         target = route.targets[self._index]
         forwarder = self.forwarder = self._worker.forwarder(route, self._index)
-        request = self.request
         if not self._index:
-            self.trusted = forwarder.trusted(request)
+            self.trusted = self._worker.forward_settings.upstream_key is not None and forwarder.trusted(request)
             if self.figures is NOBODY:
                 self.figures = self._worker.tally.request(self, route, self._kept_size)
         if target.over_http and request.method == b"POST" and not self.trusted and has_events(request):

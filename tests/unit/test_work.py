@@ -39,13 +39,13 @@ class Work(NamedTuple):
 
 
 LIMITS: Final = {
-    "request": Work(66, 1465, 2),
-    "request of a browser": Work(66, 1465, 2),
-    "request with new headers": Work(154, 2772, 2),
-    "request with its log line": Work(75.2, 1621, 2),
-    "stream held": Work(199, 3787, 2, 921),
-    "stream with ids held": Work(219, 4188, 2, 1451),
-    "long-poll held": Work(175, 3406, 1, 897),
+    "request": Work(63, 1441, 2),
+    "request of a browser": Work(63, 1441, 2),
+    "request with new headers": Work(152, 2765, 2),
+    "request with its log line": Work(72.2, 1600, 2),
+    "stream held": Work(197, 3779, 2, 921),
+    "stream with ids held": Work(217, 4180, 2, 1450),
+    "long-poll held": Work(173, 3398, 1, 897),
     "WebSocket held": Work(357, 5583, 2, 1556),
     "stream delivery": Work(1.09, 23.68, 1),
     "stream delivery, 4,000": Work(1.02, 26.3, 1),
