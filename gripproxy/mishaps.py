@@ -9,6 +9,8 @@ from __future__ import annotations
 from gripproxy.log import log
 from gripproxy.pipe import Message
 from gripproxy.sessions.channels import ChannelTable, Session
+from gripproxy.sessions.hold import Hold
+from gripproxy.sessions.wheel import Timed
 
 __all__ = ["PLACES_MAX", "REASON", "Mishaps"]
 
@@ -22,7 +24,7 @@ PLACES_MAX = 100
 class Mishaps:
     """Tells of them, counts them, and ends the sessions that they hit.
 
-    ``table`` is the worker's. Call both methods while the exception is being handled.
+    ``table`` is the worker's. Call its methods while the exception is being handled.
     """
 
     def __init__(self, table: ChannelTable) -> None:
@@ -31,8 +33,11 @@ class Mishaps:
         self.count = 0
 
     def session(self, session: Session, error: Exception) -> None:
-        """Something could not be done for a session: it is ended, since nobody knows what it has and what it lacks."""
+        """A delivery failed: its session is ended, since nobody knows what it has and what it lacks."""
         self._table.ledger.dropped(REASON)
+        self._let_go(session, error)
+
+    def _let_go(self, session: Session, error: Exception) -> None:
         self.tell("a client is let go, the others are served", error)
         try:
             session.give_up()
@@ -40,6 +45,13 @@ class Mishaps:
             self.tell("ending its session failed too", further)
             self._table.unsubscribe(session)
             session.over = True
+
+    def timer(self, timed: Timed, error: Exception) -> None:
+        """What was to be done at a time failed; if it was a session's own timer, the session is ended."""
+        if isinstance(timed, Hold):
+            self._let_go(timed, error)
+        else:
+            self.tell("one timer is lost, the others run", error)
 
     def message(self, message: Message, error: Exception) -> None:
         """A message of the handler could not be dealt with: the others are."""

@@ -132,6 +132,7 @@ class Worker(Journal):
         self.mishaps = Mishaps(self.table)
         self.table.failed = self.mishaps.session
         self.wheel = Wheel(self.clock())
+        self.wheel.failed = self.mishaps.timer
         self.updates = Updates(
             lambda seconds: self._later(seconds, self.updates.run),
             self.clock,

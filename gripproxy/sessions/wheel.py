@@ -29,11 +29,13 @@ class Timed(Protocol):
 class Wheel:
     """One timer per member; setting it again moves it, ending a member is O(1) and keeps nothing alive."""
 
-    __slots__ = ("_current", "_slots")
+    __slots__ = ("_current", "_slots", "failed")
 
     def __init__(self, now: float) -> None:
         self._slots: dict[int, set[Timed]] = {}
         self._current = int(now / TICK)
+        self.failed: Callable[[Timed, Exception], None] = _raised
+        """Called when an ``on_timer`` went wrong, while the exception is handled; the other members have their time."""
 
     def __len__(self) -> int:
         return sum(map(len, self._slots.values()))
@@ -77,11 +79,17 @@ class Wheel:
                 continue
             for member in slot:
                 member.tick = _DUE
-            for member in slot:
-                # One that ran before may have ended this one, or set it again.
-                if member.tick == _DUE:
-                    member.tick = -1
-                    member.on_timer(now)
+            rest = iter(slot)
+            while True:
+                try:
+                    for member in rest:
+                        # One that ran before may have ended this one, or set it again.
+                        if member.tick == _DUE:
+                            member.tick = -1
+                            member.on_timer(now)
+                    break
+                except Exception as error:  # noqa: BLE001 - of one member; the time of the others has come too
+                    self.failed(member, error)
 
 
 class Alarm:
@@ -96,3 +104,8 @@ class Alarm:
     def on_timer(self, now: float) -> None:
         """The time has come."""
         self._call(now)
+
+
+def _raised(member: Timed, error: Exception) -> None:
+    """Stands in until there is somebody who deals with what goes wrong."""
+    raise error

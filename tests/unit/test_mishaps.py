@@ -17,6 +17,7 @@ from gripproxy.sessions import fanout
 from gripproxy.sessions.response import ResponseHold
 from gripproxy.sessions.stream import StreamHold
 from gripproxy.sessions.websocket import WebSocketSession
+from gripproxy.sessions.wheel import Alarm
 from tests.unit.edge.doubles import Browser, House, unchunk
 from tests.unit.edge.sockets import Talk
 
@@ -184,6 +185,31 @@ class TestOneSession:
         assert dropped(house) == 1
         log.flush()
         assert "ending its session failed too" in logged.read_text()
+
+
+class TestOneTimer:
+    def test_of_several_that_are_due_together(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        browsers = [hold(house, b"response", b"\r\nGrip-Timeout: 5") for _ in range(4)]
+        fails(monkeypatch, ResponseHold, "on_timer", sessions(house)[1])
+        house.pass_time(6)
+        assert [b"200 OK" in browser.take() for browser in browsers] == [True, False, True, True]
+        assert house.worker.held == {}
+        assert browsers[1].transport.closing
+        assert dropped(house) == 0
+
+    def test_that_is_no_sessions_own(self, house: House, logged: pathlib.Path) -> None:
+        rung: list[float] = []
+
+        def fail(now: float) -> None:
+            raise KeyError("a bug")
+
+        due = house.worker.clock() + 1
+        for call in (rung.append, fail, rung.append):
+            house.worker.wheel.set(Alarm(call), due)
+        house.pass_time(2)
+        assert len(rung) == 2
+        log.flush()
+        assert "one timer is lost, the others run" in logged.read_text()
 
 
 class TestOneMessage:
