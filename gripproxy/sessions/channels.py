@@ -153,7 +153,8 @@ class Channel:
         """Whether ``last`` is as new as the handler's: if not, the next session has it asked."""
         self.streams: Lane | None = None
         self.sockets: Lane | None = None
-        self.careful: dict[Session, Subscription] | None = None
+        # None if there is none, and else as in a lane: a tuple while they are few.
+        self.careful: tuple[Subscription, ...] | dict[Session, Subscription] | None = None
         self.waiting: list[Session] | None = None
         self.queue: deque[Item] | None = None
         self.last: bytes | None = None
@@ -169,9 +170,41 @@ class Channel:
         lane = self.streams if session.mode == STREAM else self.sockets
         return lane if lane is not None and session in lane.members else None
 
+    def watch(self, subscription: Subscription) -> None:
+        """From now on its session is a careful one."""
+        careful = self.careful
+        if type(careful) is dict:
+            careful[subscription.session] = subscription
+            return
+        subscriptions = (*(careful or ()), subscription)
+        if len(subscriptions) <= FEW:
+            self.careful = subscriptions
+        else:
+            self.careful = {subscription.session: subscription for subscription in subscriptions}
+
+    def unwatch(self, session: Session) -> bool:
+        """The session is no careful one any more. Returns whether it was."""
+        careful = self.careful
+        if careful is None:
+            return False
+        if isinstance(careful, dict):
+            found = careful.pop(session, None) is not None
+            self.careful = careful or None
+            return found
+        for place, subscription in enumerate(careful):
+            if subscription.session is session:
+                self.careful = (*careful[:place], *careful[place + 1 :]) or None
+                return True
+        return False
+
+    def watched(self) -> tuple[Subscription, ...]:
+        """Return the subscriptions of the careful sessions."""
+        careful = self.careful
+        return tuple(careful.values()) if type(careful) is dict else cast(tuple[Subscription, ...], careful or ())
+
     def members(self) -> list[Session]:
         """Return every session (a copy: sessions may end while it is walked)."""
-        sessions: list[Session] = list(self.careful or ())
+        sessions: list[Session] = [subscription.session for subscription in self.watched()]
         for lane in (self.streams, self.sockets):
             if lane is not None:
                 sessions += lane.members
@@ -293,9 +326,7 @@ class ChannelTable:
         if name == channel.name:
             name = channel.name  # one object for all
         subscription = Subscription(session, channel, name, prev_id, filters)
-        if channel.careful is None:
-            channel.careful = {}
-        channel.careful[session] = subscription
+        channel.watch(subscription)
         self._change(channel, session, 1)
         if not channel.confirmed:
             session.unconfirmed += 1
@@ -316,7 +347,7 @@ class ChannelTable:
         if lane is not None:
             lane.leave(cast(PlainSession, session))
         if channel.careful is not None:
-            channel.careful.pop(session, None)
+            channel.unwatch(session)
         if channel.waiting is not None and session in channel.waiting:
             channel.waiting.remove(session)
         self._change(channel, session, -1)
@@ -344,10 +375,8 @@ class ChannelTable:
         channel, session = subscription.channel, subscription.session
         # What is gathered was published before this session became plain.
         self.flush(channel)
-        if channel.careful is None or channel.careful.pop(session, None) is None:
+        if not channel.unwatch(session):
             return
-        if not channel.careful:
-            channel.careful = None
         lane = channel.streams if session.mode == STREAM else channel.sockets
         if lane is None:
             lane = Lane()
@@ -367,9 +396,7 @@ class ChannelTable:
         if lane is None:
             return b""
         lane.leave(cast(PlainSession, session))
-        if channel.careful is None:
-            channel.careful = {}
-        channel.careful[session] = subscription
+        channel.watch(subscription)
         return b"".join(lane.parts) if lane.parts else b""
 
     def confirmed(self, name: bytes, number: int, recent: bytes | None) -> None:

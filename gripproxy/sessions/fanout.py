@@ -16,7 +16,7 @@ from gripproxy.grip.deflate import Parameters, frame_shared
 from gripproxy.grip.frames import BINARY, PING, PONG, TEXT
 from gripproxy.grip.item import Item, MessageFormat, StreamFormat
 from gripproxy.pipe import RESPONSE, SOCKET, STREAM
-from gripproxy.sessions.channels import Channel, ChannelTable, Lane, PlainSession, Session, Subscription
+from gripproxy.sessions.channels import Channel, ChannelTable, Lane, PlainSession, Session
 from gripproxy.sessions.pacing import Pacer
 
 __all__ = ["JOIN_MAX", "MAX_WAITING", "OPCODES", "TURN", "Fanout", "chunk", "frame"]
@@ -145,7 +145,7 @@ class Fanout:
 
     def _paced(self, pacer: Pacer, channel: Channel, item: Item) -> None:
         """Queue the deliveries; with a limited rate every session is a careful one."""
-        for subscription in (channel.careful or {}).values():
+        for subscription in channel.watched():
             mode = subscription.session.mode
             published = item.response if mode == RESPONSE else item.stream if mode == STREAM else item.message
             if published is not None:
@@ -170,9 +170,9 @@ class Fanout:
             if len(careful) > TURN:
                 self._flush_now(channel)
                 channel.queue = deque()
-                self._turn(channel, self._work(channel, item, careful))
+                self._turn(channel, self._work(channel, item))
                 return
-            rest = tuple(careful.values())
+            rest = channel.watched()
             while rest:
                 try:
                     for subscription in rest:
@@ -184,10 +184,10 @@ class Fanout:
                     self._table.failed(subscription.session, error)
         self._plain(channel, item)
 
-    def _work(self, channel: Channel, item: Item, careful: dict[Session, Subscription]) -> Work:
+    def _work(self, channel: Channel, item: Item) -> Work:
         """Return who gets the item and how, when there are too many for one turn."""
         deliver = partial(self._deliver_some, channel, item)
-        work: Work = [(tuple(careful), deliver)]
+        work: Work = [(tuple([subscription.session for subscription in channel.watched()]), deliver)]
         for lane, published in ((channel.streams, item.stream), (channel.sockets, item.message)):
             if lane is None or published is None or not lane.members:
                 continue

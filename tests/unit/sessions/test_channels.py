@@ -14,7 +14,7 @@ from gripproxy import pipe
 from gripproxy.grip.item import Item
 from gripproxy.grip.response import Response
 from gripproxy.pipe import RESPONSE, SOCKET, STREAM, Message
-from gripproxy.sessions.channels import FEW, ChannelTable, Lane
+from gripproxy.sessions.channels import FEW, Channel, ChannelTable, Lane, Subscription
 from gripproxy.sessions.fanout import TURN
 from gripproxy.sessions.response import ResponseHold, ResponseTerms
 from handler.exchange import Exchange
@@ -42,6 +42,23 @@ class TestLane:
                 lane.join(session)
                 expected[session] = None
             assert list(lane.members) == list(expected)
+
+    @given(st.lists(st.integers(0, 4)))
+    def test_careful_ones_are_who_is_watched(self, moves: list[int]) -> None:
+        channel, table = Channel(b"ch"), ChannelTable(lambda message: None)
+        sessions = [Listener(table) for _ in range(5)]
+        expected: dict[Listener, Subscription] = {}
+        for number in moves:
+            session = sessions[number]
+            if session in expected:
+                assert channel.unwatch(session)
+                assert not channel.unwatch(session)
+                del expected[session]
+            else:
+                expected[session] = Subscription(session, channel, b"ch", None, ())
+                channel.watch(expected[session])
+            assert channel.watched() == tuple(expected.values())
+            assert (channel.careful is None) == (not expected)
 
     def test_a_fan_out_of_several_turns_looks_at_a_dict(self) -> None:
         assert FEW < TURN
