@@ -318,6 +318,7 @@ class Link(asyncio.Protocol):
             if len(frame) <= FRAME_BYTES or size == 1:
                 # All in one frame, as nearly always.
                 self._queue = []
+                self.written += size
                 if self._batch < FRAME_MESSAGES and len(frame) < FRAME_BYTES // 4:
                     self._batch = min(FRAME_MESSAGES, 2 * self._batch)
                 transport.write(frame)

@@ -154,6 +154,18 @@ class TestLink:
         await turn()
         assert wire.frames == [[(1,), (2,)], [(3,)]]
 
+    async def test_what_is_written_is_counted_whole_or_in_parts(self) -> None:
+        ends = Ends()
+        wire = ends.connect()
+        counted = []
+        for messages in ([(1,), (2,)], [(number,) for number in range(pipe.FRAME_MESSAGES)]):
+            for message in messages:
+                ends.link.send(message)
+            await turn()
+            counted.append(ends.link.written)
+        assert counted == [2, 2 + pipe.FRAME_MESSAGES]
+        assert sum(map(len, wire.frames)) == ends.link.written
+
     async def test_nothing_is_kept_while_it_is_down(self) -> None:
         ends = Ends()
         ends.link.send((1,))
