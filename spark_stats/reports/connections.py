@@ -19,13 +19,14 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark_stats.reports.bucket import MARK, mark
 from spark_stats.reports.events import Events
 from spark_stats.reports.level import levels
 from spark_stats.reports.local import local
 from spark_stats.reports.quantile import cut, distributions
 from spark_stats.reports.span import Span
 
-__all__ = ["KEYS", "SETS", "TTL", "connections", "course", "lasting", "present"]
+__all__ = ["KEYS", "SETS", "TTL", "Connections", "connections", "course", "lasting", "present"]
 
 TTL: Final = 120
 """Seconds that a connection is taken to go on after an event without ``ttl``."""
@@ -35,76 +36,102 @@ SETS: Final = ((), ("instance",), ("route",), ("transport",), KEYS)
 """Sets of keys that figures are given for."""
 
 
-def connections(events: Events, resumed: DataFrame) -> DataFrame:
-    """Return one row per connection: ``instance``, ``id``, ``route``, ``transport`` (``http`` or ``ws``), ``began_at``,
-    ``ended_at`` (null: was there at the end of the range), ``end`` (``gone``, ``lapsed``, null), ``known`` (whether it
-    really began then).
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """``rows``, one per connection: :data:`KEYS`, as numbers, ``began_at``, ``ended_at`` (null: was there at the end of
+    the range), ``end`` (``gone``, ``lapsed``, null), ``known`` (whether it really began then), and, if it was asked
+    for, ``id``.
 
-    Looks into the record for the names of routes and the like, which a connection is then known by as numbers.
+    ``names`` are what the numbers stand for: the places in these lists. Names are long and few, and rows many.
+    """
+
+    rows: DataFrame
+    names: dict[str, list[str]]
+
+    def name(self, key: str) -> Column:
+        """The name instead of the number."""
+        return F.get(F.array(*[F.lit(name) for name in self.names[key]]), F.col(key)).alias(key)
+
+    def named(self, frame: DataFrame) -> DataFrame:
+        """Return a frame made of the rows with names instead of numbers."""
+        return frame.select(*[self.name(key) if key in KEYS else key for key in frame.columns])
+
+
+def connections(events: Events, resumed: DataFrame, ids: bool = True) -> Connections:
+    """Return all connections of the span, and of shortly before.
 
     Arguments: ``resumed``, per ``endpoint`` an array ``times`` of when the record of it began or went on, in µs since
-    1970.
+    1970; ``ids``, whether to keep them.
     """
     conn = events.of("conn").where(F.col("id").isNotNull() & F.col("instance").isNotNull())
-    rows, names = _numbered(events, conn)
+    rows, fields = _numbered(events, conn)
     # An id may be that of several connections, one after the other: the number of ends before tells them apart. All
-    # events of an id are brought to one place, once, and sorted by one number first, which is much cheaper to compare.
-    same = ["_hash", "instance", "id"]
-    order = Window.partitionBy(*same).orderBy("received_at", "number")
+    # events of an id are brought to one place, once, and sorted there.
+    rows = rows.select("*", *mark("instance", "id")).drop("instance", *([] if ids else ["id"]))
+    order = Window.partitionBy(*MARK).orderBy("received_at", "number")
     earlier = F.sum(F.col("gone").cast("int")).over(order.rowsBetween(Window.unboundedPreceding, -1))
-    placed = rows.withColumn("_hash", F.xxhash64("instance", "id")).withColumn("spell", F.coalesce(earlier, F.lit(0)))
-    every = placed.groupBy(*same, "spell").agg(*_summary(names))
+    placed = rows.withColumn("spell", F.coalesce(earlier, F.lit(0)))
+    every = placed.groupBy(*MARK, *(["id"] if ids else []), "spell").agg(*_summary(fields))
     made = every.where(F.col("began_at").isNotNull())
     lapsed = F.col("gone_at").isNull() & (F.col("until") < F.lit(events.span.until))
     began = F.unix_micros("began_at")
     since = began - F.col("ttl") * 1_000_000
     times = F.coalesce("times", F.array().cast("array<bigint>"))
     fresh = F.exists(times, lambda time: (time <= began) & (time > since))
-    named = made.select("*", *[names.named(field) for field in ("endpoint", "route", "conn_type")])
-    return named.join(F.broadcast(resumed), "endpoint", "left").select(
-        "instance",
-        "id",
-        F.coalesce("route", F.lit("")).alias("route"),
-        F.coalesce("conn_type", F.lit("")).alias("transport"),
-        "began_at",
-        F.coalesce("gone_at", F.when(lapsed, F.col("until"))).alias("ended_at"),
-        F.when(F.col("gone_at").isNotNull(), "gone").when(lapsed, "lapsed").alias("end"),
-        (~fresh).alias("known"),
+    endpoint = F.get(F.array(*[F.lit(name) for name in fields.names["endpoint"]]), fields.place("endpoint"))
+    known = made.withColumn("endpoint", endpoint).join(F.broadcast(resumed), "endpoint", "left")
+    return Connections(
+        known.select(
+            F.col("instance_place").alias("instance"),
+            fields.place("route").alias("route"),
+            fields.place("conn_type").alias("transport"),
+            *(["id"] if ids else []),
+            "began_at",
+            F.coalesce("gone_at", F.when(lapsed, F.col("until"))).alias("ended_at"),
+            F.when(F.col("gone_at").isNotNull(), "gone").when(lapsed, "lapsed").alias("end"),
+            (~fresh).alias("known"),
+        ),
+        {
+            "instance": fields.names["instance"],
+            "route": fields.names["route"],
+            "transport": fields.names["conn_type"],
+        },
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
-    """The different values that some fields have, each known by its place."""
+class _Fields:
+    """The different names in some fields, each known by its place; the first is ``""``, for none."""
 
-    values: dict[str, list[str]]
+    names: dict[str, list[str]]
 
     def first(self, field: str) -> Column:
-        """An aggregate: the number of an event, with the place of the field's value in it; of the first one that has
+        """An aggregate: the number of an event, with the place of the field's name in it; of the first one that has
         the field. One number is all that an aggregate can keep cheaply."""
-        return F.min(F.col("number") * self._radix(field) + F.col(f"{field}_place")).alias(f"{field}_first")
+        return F.min(F.col("number") * len(self.names[field]) + F.col(f"{field}_place")).alias(f"{field}_first")
 
-    def named(self, field: str) -> Column:
-        """The value again."""
-        if not self.values[field]:
-            return F.lit(None).cast("string").alias(field)
-        place = (F.col(f"{field}_first") % self._radix(field)).cast("int")
-        return F.get(F.array(*[F.lit(value) for value in self.values[field]]), place).alias(field)
-
-    def _radix(self, field: str) -> int:
-        return max(len(self.values[field]), 1)
+    def place(self, field: str) -> Column:
+        """The place of the name again."""
+        return F.coalesce((F.col(f"{field}_first") % len(self.names[field])).cast("int"), F.lit(0))
 
 
-def _numbered(events: Events, conn: DataFrame) -> tuple[DataFrame, _Names]:
-    """Return the events with ``number``, by which they are in the order in which they were recorded, and the names in
-    them as ``<field>_place``, where there is one."""
-    fields = ("endpoint", "route", "conn_type")
-    found = [
-        (each.session, {field: getattr(each, field) or "" for field in fields}, each.seq)
-        for each in events.seen("conn")
+_FIELDS: Final = ("endpoint", "route", "conn_type")
+"""Fields that not all events of a connection have."""
+
+
+def _numbered(events: Events, conn: DataFrame) -> tuple[DataFrame, _Fields]:
+    """Return the events with ``number``, by which they are in the order in which they were recorded, and the places of
+    the names in them as ``<field>_place``, where there is one."""
+    every = ("instance", *_FIELDS)
+    found: list[tuple[str, list[str], int]] = [
+        (each.session, [getattr(each, field) or "" for field in every], each.seq) for each in events.seen("conn")
     ]
-    values = {field: sorted({names[field] for _, names, _ in found} - {""}) for field in fields}
-    places = {field: {value: place for place, value in enumerate(values[field])} for field in fields}
+    names = {field: sorted({"", *(told[i] for _, told, _ in found)}) for i, field in enumerate(every)}
+    places: dict[str, dict[str, int | None]] = {
+        field: {name: place for place, name in enumerate(names[field])} for field in every
+    }
+    for field in _FIELDS:
+        places[field][""] = None
     # Sessions follow one another, and are named by when they began.
     last: dict[str, int] = {}
     for session, _, seq in found:
@@ -115,29 +142,28 @@ def _numbered(events: Events, conn: DataFrame) -> tuple[DataFrame, _Names]:
         before[name] = total
         total += last[name] + 1
     known = {
-        (session, *names.values()): (before[session], *[places[field].get(names[field]) for field in fields])
-        for session, names, _ in found
+        (session, *told): (before[session], *[places[field][name] for field, name in zip(every, told, strict=True)])
+        for session, told, _ in found
     }
-    columns = {"session": "string", **dict.fromkeys(fields, "string"), "before": "bigint"}
-    columns.update({f"{field}_place": "int" for field in fields})
-    table = local(events.spark, [(*key, *numbers) for key, numbers in known.items()], columns)
-    named = conn.withColumns({column: F.coalesce(column, F.lit("")) for column in ("session", *fields)})
-    rows = named.join(F.broadcast(table), ["session", *fields])
+    columns = {"session": "string", **dict.fromkeys(every, "string"), "before": "bigint"}
+    columns.update({f"{field}_place": "int" for field in every})
+    table = local(events.spark, [(*key, *after) for key, after in known.items()], columns)
+    named = conn.withColumns({column: F.coalesce(column, F.lit("")) for column in ("session", *_FIELDS)})
     return (
-        rows.select(
+        named.join(F.broadcast(table), ["session", *every]).select(
             "instance",
             "id",
             "received_at",
             (F.col("before") + F.col("seq")).alias("number"),
             F.coalesce("ttl", F.lit(TTL)).alias("ttl"),
             F.coalesce("unavailable", F.lit(False)).alias("gone"),
-            *[f"{field}_place" for field in fields],
+            *[f"{field}_place" for field in every],
         ),
-        _Names(values),
+        _Fields(names),
     )
 
 
-def _summary(names: _Names) -> list[Column]:
+def _summary(fields: _Fields) -> list[Column]:
     """Aggregates of the events of a connection; of numbers only, which Spark adds up without sorting."""
     gone = F.col("gone")
     until = F.timestamp_micros(F.unix_micros("received_at") + F.col("ttl") * 1_000_000)
@@ -146,16 +172,17 @@ def _summary(names: _Names) -> list[Column]:
         F.max(F.when(~gone, until)).alias("until"),
         F.max(F.when(gone, F.col("received_at"))).alias("gone_at"),
         F.max(F.when(~gone, F.col("ttl"))).alias("ttl"),
-        *[names.first(field) for field in names.values],
+        F.max("instance_place").alias("instance_place"),
+        *[fields.first(field) for field in _FIELDS],
     ]
 
 
-def course(made: DataFrame, span: Span) -> DataFrame:
+def course(made: Connections, span: Span) -> DataFrame:
     """Return connections at a time and churn: ``connections_peak``, ``_average`` and ``_last``; ``new``, those whose
     beginning is known; ``gone``, lapsed ones included; ``lapsed``."""
     began, ended = (F.col(name) >= F.lit(span.since) for name in ("began_at", "ended_at"))
     none = F.lit(0).cast("bigint")
-    changes = made.select(
+    changes = made.rows.select(
         *KEYS,
         F.explode(
             F.array(
@@ -176,13 +203,14 @@ def course(made: DataFrame, span: Span) -> DataFrame:
             )
         ).alias("_change"),
     ).select(*KEYS, "_change.*")
-    return levels(changes.where(F.col("at").isNotNull()), KEYS, SETS, ["connections"], span, ["new", "gone", "lapsed"])
+    changes = changes.where(F.col("at").isNotNull())
+    return made.named(levels(changes, KEYS, SETS, ["connections"], span, ["new", "gone", "lapsed"]))
 
 
-def lasting(made: DataFrame, span: Span) -> DataFrame:
+def lasting(made: Connections, span: Span) -> DataFrame:
     """Return how long connections lasted that ended in a bucket, in ms: ``ended``, ``lasted_mean``, ``_median``,
     ``_p95``, ``_max``. Only those whose beginning and end are known; ``unknown`` is the number of the others."""
-    ended = made.where((F.col("ended_at") >= F.lit(span.since)) & (F.col("ended_at") < F.lit(span.until)))
+    ended = made.rows.where((F.col("ended_at") >= F.lit(span.since)) & (F.col("ended_at") < F.lit(span.until)))
     sure = F.col("known") & (F.col("end") == "gone")
     lasted = F.floor((F.unix_micros("ended_at") - F.unix_micros("began_at")) / 1000)
     rows = ended.select(
@@ -195,14 +223,13 @@ def lasting(made: DataFrame, span: Span) -> DataFrame:
     rows = rows.withColumns({"lasted_sum": F.col("lasted_max"), "lasted": cut(F.col("lasted_max"))})
     placed = distributions(rows, KEYS, SETS, "lasted", "ended", ["unknown", "lasted_sum"], ["lasted_max"])
     mean = F.when(F.col("ended") > 0, F.col("lasted_sum") / F.col("ended"))
-    return placed.withColumn("lasted_mean", mean).drop("lasted_sum")
+    return made.named(placed.withColumn("lasted_mean", mean).drop("lasted_sum"))
 
 
-def present(events: Events, made: DataFrame, at: object) -> DataFrame:
+def present(events: Events, made: Connections, at: object) -> DataFrame:
     """Return the connections that were there at a time, with the ``peer_address`` of the first event that has one."""
-    there = made.where(
-        (F.col("began_at") <= F.lit(at)) & (F.col("ended_at").isNull() | (F.col("ended_at") > F.lit(at)))
-    )
+    ended = F.col("ended_at").isNotNull() & (F.col("ended_at") <= F.lit(at))
+    there = made.named(made.rows.where((F.col("began_at") <= F.lit(at)) & ~ended))
     told = events.of("conn").where(F.col("peer_address").isNotNull())
     whose = there.select("instance", "id", "began_at", F.coalesce("ended_at", F.lit(events.span.until)).alias("until"))
     place = F.struct("received_at", "session", "seq")

@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_stats.reports.bucket import PERS, bounded, by_sets, per_bucket
+from spark_stats.reports.bucket import MARK, PERS, bounded, by_sets, mark, per_bucket
 from spark_stats.reports.span import Span
 
 __all__ = ["levels"]
@@ -28,6 +28,7 @@ def levels(
     values: Sequence[str],
     span: Span,
     sums: Sequence[str] = (),
+    many: str | None = None,
 ) -> DataFrame:
     """Return the course of some numbers.
 
@@ -36,6 +37,7 @@ def levels(
             the span sums up to how it begins.
         keys, sets: see :mod:`~spark_stats.reports.bucket`.
         sums: numbers that are not levels, but added up.
+        many: a key with so many values that there are about as many changes as seconds with one of them.
 
     Returns:
         ``per``, ``start``, ``by``, ``keys``, and for each value ``<value>_peak``, ``<value>_average`` and
@@ -44,23 +46,31 @@ def levels(
     """
     since, until = F.lit(span.since), F.lit(span.until)
     clipped = changes.where(F.col("at") < until).withColumn("at", F.greatest("at", since))
-    second = F.date_trunc("second", "at")
-    # Few rows from here on, however many events there were: one per second and keys at most. `moment` is when, in µs
-    # since midnight, weighted with the change.
+    # `moment` is when, in µs since midnight, weighted with the change.
     moment = F.unix_micros("at") % (DAY * 1_000_000)
     parts = [*values, *[f"{value}_moment" for value in values], *sums]
-    seconds = clipped.groupBy(*keys, second.alias("at")).agg(
-        *[F.sum(value).alias(value) for value in values],
-        *[F.sum(F.col(value) * moment).alias(f"{value}_moment") for value in values],
-        *[F.sum(name).alias(name) for name in sums],
-    )
-    summed = by_sets(seconds, keys, sets).groupBy("by", *keys, "at").agg(*[F.sum(part).alias(part) for part in parts])
-    # Sorting by one number first is much cheaper than by all the keys.
-    group = ["_hash", "by", *keys]
-    order = Window.partitionBy(*group).orderBy("at").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    hashed = summed.withColumn("_hash", F.xxhash64("by", *keys))
-    running = hashed.withColumns({f"{value}_now": F.sum(value).over(order) for value in values})
     adding = [F.sum(part).alias(part) for part in parts]
+    rows = clipped.select(
+        *keys,
+        F.date_trunc("second", "at").alias("at"),
+        *values,
+        *[(F.col(value) * moment).alias(f"{value}_moment") for value in values],
+        *sums,
+    )
+    # Few rows from here on, however many events there were: one per second and keys at most. Not for the sets of keys
+    # with many values, which are not mixed with the others.
+    few = [key for key in keys if key != many]
+    mixed = [chosen for chosen in sets if many not in chosen]
+    summed = by_sets(rows.groupBy(*few, "at").agg(*adding), few, mixed).groupBy("by", *few, "at").agg(*adding)
+    for chosen in sets:
+        if many in chosen:
+            alone = by_sets(rows.select(*keys, "at", *parts), keys, [chosen])
+            summed = alone.unionByName(summed, allowMissingColumns=True)
+    # All rows of a second have what there is at its end.
+    group = [*MARK, "by", *keys]
+    order = Window.partitionBy(*MARK).orderBy("at").rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    marked = summed.select("*", *mark("by", *keys))
+    running = marked.withColumns({f"{value}_now": F.sum(value).over(order) for value in values})
     minutes = running.groupBy(*group, F.date_trunc("minute", "at").alias("minute")).agg(
         F.min("at").alias("first_change"),
         F.max("at").alias("at"),
@@ -78,19 +88,18 @@ def levels(
             *adding,
         )
     )
-    return _filled(buckets, group, keys, values, span, sums)
+    return _filled(buckets, keys, values, span, sums)
 
 
 def _filled(
     buckets: DataFrame,
-    group: Sequence[str],
     keys: Sequence[str],
     values: Sequence[str],
     span: Span,
     sums: Sequence[str],
 ) -> DataFrame:
     """Add buckets in which nothing changes but there is something, and what each bucket begins with."""
-    order = Window.partitionBy(*group, "per").orderBy("start")
+    order = Window.partitionBy(*MARK, "per").orderBy("start")
     length = F.element_at(F.create_map(*[F.lit(x) for pair in PERS.items() for x in pair]), F.col("per"))
     following = F.coalesce(F.lead(F.unix_seconds("start")).over(order), F.lit(int(span.until.timestamp())))
     before = {f"{value}_before": F.coalesce(F.lag(f"{value}_last").over(order), F.lit(0)) for value in values}

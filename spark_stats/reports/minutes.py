@@ -134,19 +134,23 @@ class Minutes(Events):
         return made.select(F.lit("minute").alias("per"), "start", "by", *keys, "events")
 
     @functools.cached_property
-    def spells(self) -> DataFrame:
+    def spells(self) -> connections.Connections:
         """Connections, as the report has them."""
         own = self.of(OWN).where(F.col("action") == "connected")
         resumed = own.groupBy("endpoint").agg(F.collect_list(F.unix_micros("received_at")).alias("times"))
         made = connections.connections(self, resumed)
+        rows = made.rows
         if self._carried is not None:
             # What was known when it began counts: when the record went on is forgotten.
             before = self._carried.where(F.col(KNOWN).isNotNull()).select(
-                "instance", "id", F.col("received_at").alias("began_at"), F.col(KNOWN).alias("before")
+                F.col("instance").alias("name"),
+                "id",
+                F.col("received_at").alias("began_at"),
+                F.col(KNOWN).alias("before"),
             )
-            made = made.join(before, ["instance", "id", "began_at"], "left")
-            made = made.withColumn("known", F.coalesce("before", "known")).drop("before")
-        return self._keep(made)
+            rows = rows.withColumn("name", made.name("instance")).join(before, ["name", "id", "began_at"], "left")
+            rows = rows.withColumn("known", F.coalesce("before", "known")).drop("before", "name")
+        return connections.Connections(self._keep(rows), made.names)
 
     def carry(self) -> DataFrame:
         """Return what the next round has to know, as events."""
@@ -154,13 +158,13 @@ class Minutes(Events):
         long_before = F.lit(self.span.until - LOOK_BACK)
         conn = self.of("conn").where(self._final() & ~F.coalesce("unavailable", F.lit(False)))
         # One that has lapsed may show up again: events were missing.
-        there = self.spells.where(
+        there = self.spells.rows.where(
             (F.col("began_at") < since)
             & F.when(F.col("end") == "lapsed", F.col("ended_at") >= long_before).otherwise(
                 F.col("ended_at").isNull() | (F.col("ended_at") >= since)
             )
         )
-        live = there.select(
+        live = self.spells.named(there).select(
             "instance",
             "id",
             "began_at",

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_stats.reports.bucket import by_sets, grouped
+from spark_stats.reports.bucket import MARK, by_sets, grouped, mark
 
 __all__ = ["cut", "distributions", "quantiles"]
 
@@ -48,10 +48,7 @@ def distributions(
     minutes = minutes.groupBy("start", *keys, value).agg(*figures)
     hours = minutes.groupBy(F.date_trunc("hour", "start").alias("at"), *keys, value).agg(*figures)
     longer = grouped(hours, "at", keys, sets, figures, [value], ("hour", "day"))
-    minutes = by_sets(minutes, keys, sets)
-    if len(sets) > 1:
-        minutes = minutes.groupBy("start", "by", *keys, value).agg(*figures)
-    made = quantiles(minutes, ["start", "by", *keys], value, count, sums, maxima)
+    made = quantiles(by_sets(minutes, keys, sets), ["start", "by", *keys], value, count, sums, maxima)
     return made.select(F.lit("minute").alias("per"), *made.columns).unionByName(
         quantiles(longer, ["per", "start", "by", *keys], value, count, sums, maxima)
     )
@@ -67,21 +64,21 @@ def quantiles(
 ) -> DataFrame:
     """Return ``keys``, the sum of ``count``, ``<value>_median``, ``<value>_p95``, and sums and maxima of other columns.
 
-    ``counted`` has the ``keys``, a ``value``, each once, and how often it is there (``count``). Null is no value, and
-    has count 0.
+    ``counted`` has the ``keys``, of which one is ``start``, a ``value``, which may be there several times, and how
+    often it is there (``count``). Null is no value, and has count 0.
 
     The quantile q of n values is the smallest one that at least q*n of them are not above.
     """
     rest = [*[F.sum(name).alias(name) for name in (count, *sums)], *[F.max(name).alias(name) for name in maxima]]
-    # Sorting by one number first is much cheaper than by all the keys, and one window than two.
-    group = Window.partitionBy("_hash", *keys).orderBy(value)
+    # One window is cheaper than two. With the start, which minutes are together by already.
+    group = Window.partitionBy(*MARK, "start").orderBy(value)
     upto = F.sum(count).over(group.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     total = F.sum(count).over(group.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
-    hashed = counted.withColumn("_hash", F.xxhash64(*keys))
-    placed = hashed.withColumns({"_upto": upto, "_total": total})
+    placed = counted.select("*", *mark(*keys)).withColumns({"_upto": upto, "_total": total})
     # In whole numbers: 0.95 * n is not exact.
-    return placed.groupBy(*keys).agg(
+    made = placed.groupBy(*MARK, *keys).agg(
         F.min(F.when(F.col("_upto") * 2 >= F.col("_total"), F.col(value))).alias(f"{value}_median"),
         F.min(F.when(F.col("_upto") * 20 >= F.col("_total") * 19, F.col(value))).alias(f"{value}_p95"),
         *rest,
     )
+    return made.drop(*MARK)

@@ -124,16 +124,17 @@ def make(
             known = gaps.find(events)
 
         @functools.cache
-        def spells() -> DataFrame:
+        def spells() -> connections.Connections:
             resumed = local(
                 spark,
                 [(endpoint, [_micros(time) for time in times]) for endpoint, times in known.resumed.items()],
                 {"endpoint": "string", "times": "array<bigint>"},
             )
-            made = connections.connections(events, resumed)
-            # More than one table is made of them, and all but one do without the long ids.
-            kept.append((made if at is not None else made.drop("id")).persist(StorageLevel.MEMORY_AND_DISK))
-            return kept[-1]
+            # Only one table has the ids, which are long.
+            made = connections.connections(events, resumed, ids=at is not None)
+            # More than one table is made of them.
+            kept.append(made.rows.persist(StorageLevel.MEMORY_AND_DISK))
+            return made
 
         tables: dict[str, Callable[[], DataFrame | pa.Table]] = {
             "connections": lambda: connections.course(spells(), span),

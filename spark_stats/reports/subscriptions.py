@@ -13,6 +13,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark_stats.reports.bucket import MARK, mark
 from spark_stats.reports.events import Events
 from spark_stats.reports.level import levels
 from spark_stats.reports.span import Span
@@ -31,13 +32,12 @@ def changes(events: Events) -> DataFrame:
     channel."""
     known = F.col("instance").isNotNull() & F.col("channel").isNotNull()
     sub = events.of("sub").where(known).withColumn("mode", F.coalesce("mode", F.lit("")))
-    # Sorting by one number first is much cheaper than by all the keys.
-    order = Window.partitionBy("_hash", *KEYS).orderBy("received_at", "session", "seq")
+    order = Window.partitionBy(*MARK).orderBy("received_at", "session", "seq")
     gone = F.coalesce("unavailable", F.lit(False))
     number = F.when(gone, F.lit(0)).otherwise(F.greatest(F.coalesce("subscribers", F.lit(1)), F.lit(0)))
     end = F.timestamp_micros(F.unix_micros("received_at") + F.coalesce("ttl", F.lit(TTL)) * 1_000_000)
     rows = sub.select(*KEYS, "received_at", "session", "seq", number.alias("number"), end.alias("end"))
-    placed = rows.withColumn("_hash", F.xxhash64(*KEYS)).withColumns(
+    placed = rows.select("*", *mark(*KEYS)).withColumns(
         {
             "following": F.lead("received_at").over(order),
             "last_number": F.lag("number").over(order),
@@ -66,4 +66,5 @@ def _change(now: Column, before: Column) -> list[Column]:
 
 def course(changed: DataFrame, span: Span) -> DataFrame:
     """Return ``subscriptions`` and ``subscribers`` over time, each with ``_peak``, ``_average`` and ``_last``."""
-    return levels(changed, KEYS, SETS, ["subscriptions", "subscribers"], span)
+    # Channels are many.
+    return levels(changed, KEYS, SETS, ["subscriptions", "subscribers"], span, many="channel")
