@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from gripproxy.pipe import Link, Message
 
-__all__ = ["AGAIN", "BEHIND", "FEW", "LOOK", "PART", "PATIENCE", "WARY", "Loop", "Pressure"]
+__all__ = ["AGAIN", "BEHIND", "FEW", "LOOK", "PART", "PATIENCE", "REST", "WARY", "Loop", "Pressure"]
 
 LOOK: Final = 0.05
 """Seconds between two looks while items come."""
@@ -24,6 +24,13 @@ AGAIN: Final = 0.005
 PATIENCE: Final = 0.4
 """Seconds that items wait at most. Then some of them go on, twice as many each time that it was in vain: the buffers of
 clients that do not read at all are full in a few seconds, and these are cut off."""
+
+REST: Final = 10.0
+"""Seconds at most in which they are not looked at after they were waited for in vain: twice as long each time. Whoever
+opens many connections and reads nothing delays the others only now and then."""
+
+VAIN_MAX: Final = 1 << 16
+"""How much larger what goes on can become."""
 
 SAMPLE: Final = 64
 """Sessions that are looked at, chosen at random."""
@@ -125,6 +132,7 @@ class Pressure:
             return False
         self._next = now + LOOK
         if not self._behind():
+            self._vain = 1
             return False
         self._waiting = True
         self._until, self._wary = now + PATIENCE, now + WARY
@@ -137,10 +145,12 @@ class Pressure:
         if in_vain and self._clock() < self._until:
             self._later(AGAIN, self._again)
             return
-        self._vain = 2 * self._vain if in_vain else 1
+        self._vain = min(2 * self._vain, VAIN_MAX) if in_vain else 1
         self._waiting = False
-        self._next = 0.0
-        self._work(self._vain * self._part() if in_vain else 0)
+        part = self._vain * self._part() if in_vain else 0
+        rests = in_vain and len(self._kept) <= part
+        self._next = self._clock() + min(LOOK * self._vain, REST) if rests else 0.0
+        self._work(part)
         if not self._waiting and not self._busy:
             self._pause(False)
 

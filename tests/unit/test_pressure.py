@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from gripproxy.pipe import Link, Message
-from gripproxy.pressure import AGAIN, BEHIND, FEW, LOOK, PATIENCE, Pressure
+from gripproxy.pressure import AGAIN, BEHIND, FEW, LOOK, PATIENCE, REST, Pressure
 
 LINK, OTHER = cast(Link, "a link"), cast(Link, "another")
 
@@ -136,6 +136,37 @@ def test_who_does_not_read_at_all_is_not_waited_for_long(house: House) -> None:
     assert second > 1.5 * first, "more each time"
     house.wait(10 * PATIENCE)
     assert house.delivered == [1, 2, *numbers]
+
+
+def test_few_items_and_clients_that_never_read_delay_the_others_ever_more_seldom(house: House) -> None:
+    house.behind(20)
+    waits = []
+    for number in range(2, 602):
+        house.now += 0.1
+        began = house.now
+        house.take(number)
+        while house.delivered[-1] != number:
+            house.wait(AGAIN)
+        if house.now > began:
+            waits.append(house.now - began)
+    assert max(waits) <= PATIENCE + 2 * AGAIN
+    assert 1 < len(waits) < 15, "of 600"
+
+
+def test_who_waited_in_vain_waits_again_when_clients_have_caught_up_meanwhile(house: House) -> None:
+    house.behind(20)
+    house.take(2)
+    for _ in range(20):
+        house.wait(PATIENCE + 2 * AGAIN)
+        house.take(3)
+    house.behind(20, 0)
+    house.now += REST
+    house.take(4)
+    house.behind(20)
+    house.now += LOOK
+    house.take(5, 6)
+    house.take(7)
+    assert house.delivered[-1] == 6, "it waits"
 
 
 def test_a_long_batch_goes_on_as_it_came(house: House) -> None:
