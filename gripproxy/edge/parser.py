@@ -28,6 +28,9 @@ _COMMON_LINE: Final = re.compile(rb"(GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS) (/[
 
 UPGRADE_WEBSOCKET: Final = b"websocket"
 
+LENGTH_DIGITS: Final = 100
+"""Digits that a length may have, zeros before it included: what is read of it takes time, and has an end in Python."""
+
 LINE_REST: Final = 14
 """Bytes of a request line beside method and target, and of the blank line."""
 
@@ -341,6 +344,8 @@ class RequestParser:
             elif kind == CHECK:
                 request.check = True
             elif kind == LENGTH:
+                if len(value) > LENGTH_DIGITS:
+                    raise BadRequest("Content-Length has too many digits")
                 request.length = int(value)
             elif kind == CODING:
                 if not request.minor:

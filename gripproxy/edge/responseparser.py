@@ -20,6 +20,9 @@ __all__ = ["RESPONSE_HEAD_MAX", "BadResponse", "ResponseParser"]
 RESPONSE_HEAD_MAX: Final = 256 * 1024
 """Bytes the head of a backend's response may have."""
 
+LENGTH_DIGITS: Final = 100
+"""Digits of a length with which a head is kept; llhttp takes any number of zeros before it."""
+
 LENGTH, CODING = 1, 2
 _KINDS: Final = Names(lambda name: {b"content-length": LENGTH, b"transfer-encoding": CODING}.get(name, 0))
 """Headers that say where the body ends."""
@@ -221,7 +224,7 @@ class ResponseParser:
             kind = _KINDS[name]
             if kind:
                 framed = True
-                length = int(value) if kind == LENGTH and length >= 0 else -1
+                length = int(value) if kind == LENGTH and length >= 0 and len(value) <= LENGTH_DIGITS else -1
         self.head_size = size
         if size > RESPONSE_HEAD_MAX:
             raise BadResponse(f"its head has more than {RESPONSE_HEAD_MAX} bytes")

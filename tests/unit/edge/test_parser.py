@@ -181,6 +181,12 @@ class TestRefused:
         assert (str(error), error.reason) == ("CONNECT is not supported", b"Method Not Allowed")
 
 
+def test_a_length_of_more_digits_than_python_reads() -> None:
+    data = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %b2\r\n\r\nhi"
+    assert Requests(9000).feed(data % (b"0" * 50)).bodies == [b"hi"]
+    assert refused(data % (b"0" * 5000), 9000).status == 400
+
+
 class TestHeadLimit:
     def head(self, size: int) -> bytes:
         """A request head of so many bytes."""

@@ -120,6 +120,12 @@ class TestResponse:
         assert Responses().feed(b"HTTP/1.1 200 Fi", b"ne\r\nContent-Length: 0\r\n\r\n").told[0][1] == b"Fine"
 
 
+def test_a_length_of_more_digits_than_python_reads() -> None:
+    for _ in range(3):
+        responses = Responses().feed(b"HTTP/1.1 200 OK\r\nContent-Length: %b2\r\n\r\nhi" % (b"0" * 5000))
+        assert responses.told[1:] == [b"hi", "complete"]
+
+
 class TestBadResponse:
     def test_bytes_nobody_asked_for(self) -> None:
         responses = Responses().feed(OK)
