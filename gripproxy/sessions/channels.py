@@ -173,14 +173,14 @@ class Channel:
     def watch(self, subscription: Subscription) -> None:
         """From now on its session is a careful one."""
         careful = self.careful
-        if type(careful) is dict:
+        if careful is None:
+            self.careful = (subscription,)
+        elif isinstance(careful, dict):
             careful[subscription.session] = subscription
-            return
-        subscriptions = (*(careful or ()), subscription)
-        if len(subscriptions) <= FEW:
-            self.careful = subscriptions
+        elif len(careful) < FEW:
+            self.careful = (*careful, subscription)
         else:
-            self.careful = {subscription.session: subscription for subscription in subscriptions}
+            self.careful = {each.session: each for each in (*careful, subscription)}
 
     def unwatch(self, session: Session) -> bool:
         """The session is no careful one any more. Returns whether it was."""
@@ -191,6 +191,10 @@ class Channel:
             found = careful.pop(session, None) is not None
             self.careful = careful or None
             return found
+        if careful[-1].session is session:
+            # Most are careful only until they are confirmed.
+            self.careful = careful[:-1] or None
+            return True
         for place, subscription in enumerate(careful):
             if subscription.session is session:
                 self.careful = (*careful[:place], *careful[place + 1 :]) or None
