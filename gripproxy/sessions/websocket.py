@@ -438,8 +438,8 @@ class WebSocketSession:
             return
         extras.blocked = False
         if not self.unconfirmed:
-            self._drain_parts()
-        if self.leg is not None and not self._detached:
+            self._drain_parts()  # which may block it again
+        if self.leg is not None and not self._detached and not extras.blocked:
             self.leg.flow(True)
         if extras.reliable is not None:
             extras.reliable.recovery.on_writable()

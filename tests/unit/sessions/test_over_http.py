@@ -332,6 +332,18 @@ class TestBackPressure:
         talk.session.on_writable()
         assert talk.posted() == [b"TEXT 1\r\nx\r\n"]
 
+    def test_nor_when_what_waited_fills_its_connection_again(self, talk: Talk) -> None:
+        talk.say(b"x")
+        talk.posted()
+        talk.session.on_blocked()
+        talk.answer(b"TEXT 1\r\ny\r\n")
+        talk.say(b"z")
+        talk.session.transport.on_write = talk.session.on_blocked
+        talk.session.on_writable()
+        assert talk.posted() == []
+        talk.session.on_writable()
+        assert talk.posted() == [b"TEXT 1\r\nz\r\n"]
+
     def test_nor_at_the_interval(self, talk: Talk) -> None:
         talk.session.refresh()
         talk.posted()
