@@ -12,14 +12,15 @@ def ranking(published: DataFrame, subscriptions: DataFrame) -> DataFrame:
     """Return a row per channel: ``items``, ``deliveries``, ``fanout_max``, ``last_item`` (the minute),
     ``subscribers_peak``, ``idle``; the most deliveries first.
 
-    Arguments: what :func:`~spark_stats.reports.deliveries.items` and
+    Arguments: what :func:`~spark_stats.reports.deliveries.course` and
     :func:`~spark_stats.reports.subscriptions.course` return.
     """
-    items = published.groupBy("channel").agg(
+    minutes = published.where((F.col("by") == "channel") & (F.col("per") == "minute"))
+    items = minutes.groupBy("channel").agg(
         F.sum("items").alias("items"),
         F.sum("deliveries").alias("deliveries"),
         F.max("fanout_max").alias("fanout_max"),
-        F.date_trunc("minute", F.max("at")).alias("last_item"),
+        F.max("start").alias("last_item"),
     )
     of_channel = subscriptions.where((F.col("by") == "channel") & (F.col("per") == "day"))
     peaks = of_channel.groupBy("channel").agg(F.max("subscribers_peak").alias("subscribers_peak"))

@@ -221,7 +221,7 @@ def lasting(made: Connections, span: Span) -> DataFrame:
         (~sure).cast("bigint").alias("unknown"),
     )
     rows = rows.withColumns({"lasted_sum": F.col("lasted_max"), "lasted": cut(F.col("lasted_max"))})
-    placed = distributions(rows, KEYS, SETS, "lasted", "ended", ["unknown", "lasted_sum"], ["lasted_max"])
+    placed = distributions(rows, KEYS, SETS, "lasted", "ended", ["unknown", "lasted_sum"], ["lasted_max"], True)
     mean = F.when(F.col("ended") > 0, F.col("lasted_sum") / F.col("ended"))
     return made.named(placed.withColumn("lasted_mean", mean).drop("lasted_sum"))
 

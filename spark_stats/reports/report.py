@@ -48,6 +48,8 @@ SETTINGS: Final = {
     "spark.sql.files.openCostInBytes": "2m",
     # Not a file for each part of each task.
     "spark.shuffle.sort.bypassMergeThreshold": "0",
+    # Groups whose values are kept in tables before Spark sorts all rows by group instead.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "8192",
     # What is sorted and added up is not in the heap, where it would be copied by each garbage collection.
     "spark.memory.offHeap.enabled": "true",
     "spark.memory.offHeap.size": "384m",
@@ -143,7 +145,7 @@ def make(
             "deliveries": lambda: deliveries.course(deliveries.items(events)),
             # What was just written need not be calculated again, nor kept in memory.
             "channels": lambda: channels.ranking(
-                deliveries.items(events), spark.read.parquet(escaped(into / "subscriptions.parquet"))
+                *[spark.read.parquet(escaped(into / f"{name}.parquet")) for name in ("deliveries", "subscriptions")]
             ),
             "traffic": lambda: traffic.course(events),
             "outcomes": lambda: outcomes.course(events),
