@@ -51,13 +51,15 @@ class FilterQueue:
     At most ``keeper.queue_max`` items wait; further ones are dropped and counted (docs/grip.md §4.1, §10).
     """
 
-    __slots__ = ("_asking", "_session", "_waiting", "dropped")
+    __slots__ = ("_asking", "_session", "_waiting", "dropped", "due")
 
     def __init__(self, session: FilteredSession) -> None:
         self._session = session
         self._waiting: deque[tuple[Subscription, Item] | Callable[[], None]] = deque()
         self._asking = False
         self.dropped = 0
+        self.due = False
+        """The backend is to be asked again when no filter works any more."""
 
     def put(self, subscription: Subscription, item: Item) -> bool:
         """Take an item. Returns False if the queue is full and the item was dropped."""

@@ -88,11 +88,7 @@ class ResponseHold(Hold[ResponseTerms]):
     process ends). Commands go to ``outlet``: ``respond``, ``retry`` or ``fail``, after which the hold is over.
     """
 
-    __slots__ = (
-        "_because",
-        "_due",
-        "_filters",
-    )
+    __slots__ = ("_because", "_filters")
 
     mode = RESPONSE
 
@@ -106,8 +102,6 @@ class ResponseHold(Hold[ResponseTerms]):
     ) -> None:
         super().__init__(outlet, keeper, terms, serial)
         self._filters: FilterQueue | None = None
-        self._due = False
-        """The backend is to be asked again when no filter works any more."""
         self._because = because
         """Items the backend was asked again for before it gave this answer: (channel name, id)."""
 
@@ -208,13 +202,14 @@ class ResponseHold(Hold[ResponseTerms]):
             return
         if self._filters is None:
             self._ask_again(())
-        elif not self._due:
+        elif not self._filters.due:
             # What they let pass is the answer: the ids named to the backend are of items that went in.
-            self._due = True
+            self._filters.due = True
             self._filters.after(self._update_now)
 
     def _update_now(self) -> None:
-        self._due = False
+        if self._filters is not None:
+            self._filters.due = False
         if not self.over:
             self._ask_again(())
 
