@@ -111,6 +111,7 @@ class Worker(Journal):
         self._signers: dict[tuple[str, str], Signer | None] = {}
         self._told: dict[str, int] = {}
         self._gauges: dict[str, int] = {}
+        self._counts_at = 0.0
 
         base = Path(config.directory)
         proxy = config.proxy
@@ -462,9 +463,12 @@ class Worker(Journal):
         now = self.clock()
         self.tally.advance(now)
         self.wheel.advance(now)
+        if now >= self._counts_at:
+            # Not a timer of its own: to wake up costs more than what is done then.
+            self._counts_at = now + COUNTS_INTERVAL - TICK / 2
+            self._count()
 
     def _count(self) -> None:
-        self.loop.call_later(COUNTS_INTERVAL, self._count)
         self.table.counts()
         if self._link is not None:
             self.tally.flush(self.clock())
@@ -506,7 +510,6 @@ class Worker(Journal):
         if self.retiring or self.draining:
             self.accepting.close()
         self._tick()
-        self._count()
         self._sweep()
         child.ready()
         # What exists now lives as long as the process: the collector need not look at it again.

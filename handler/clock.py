@@ -9,7 +9,7 @@ from .exchange import Exchange
 
 __all__ = ["Clock"]
 
-LOOK: Final = 0.05
+LOOK: Final = 0.1
 """Seconds between two looks at how late timers are."""
 
 TICK: Final = 1.0

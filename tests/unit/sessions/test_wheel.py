@@ -38,9 +38,9 @@ class TestWheel:
         assert len(wheel) == 1
         wheel.advance(0.99)
         assert member.called == []
-        wheel.advance(1.06)
+        wheel.advance(1.0 + TICK)
         wheel.advance(9)
-        assert member.called == [1.06]
+        assert member.called == [1.0 + TICK]
         assert (len(wheel), member.tick) == (0, -1)
 
     def test_setting_again_moves_it(self) -> None:
