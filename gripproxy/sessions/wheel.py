@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 __all__ = ["TICK", "Alarm", "Timed", "Wheel"]
 
-TICK: Final = 0.1
+TICK: Final = 0.05
 """Length of a tick in seconds: how late a timer may fire."""
 
 _DUE: Final = -2

@@ -274,7 +274,7 @@ class House:
         self.fanout.flush()
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass as the worker's tick does, but twice as often."""
+        """Let time pass as the worker's tick does, twenty times a second."""
         end = self.clock.now + seconds
         while self.clock.now < end:
             self.clock.now = min(end, self.clock.now + 0.05)
