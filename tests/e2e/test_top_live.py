@@ -62,7 +62,7 @@ def test_figures_are_those_of_the_traffic(tmp_path: pathlib.Path) -> None:
             # From here on everything is new.
             new = [service.stream() for _ in range(6)]
             held += len(new)
-            # An item is addressed to those that the handler knows of, and it hears of them a moment after they are held.
+            # An item is addressed to those the handler knows of, and it hears of them a moment after they are held.
             terminal.shows(rf" test +· +{held} +· ")
             for number in range(25):
                 service.publish_item(
