@@ -307,7 +307,10 @@ class Worker(Journal):
 
     def _pause_intake(self, pause: bool) -> None:
         if self._link is not None:
-            self._link.pause_reading() if pause else self._link.resume_reading()
+            if pause:
+                self._link.pause_reading()
+            else:
+                self._link.resume_reading()
 
     async def _keep_link(self) -> None:
         """Keep the pipe to the handler up, for as long as the process runs."""
