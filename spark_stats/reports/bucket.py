@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_stats.reports.span import Span
 
-__all__ = ["MARK", "PERS", "bounded", "by_sets", "grouped", "mark", "per_bucket"]
+__all__ = ["MARK", "PERS", "bounded", "by_sets", "grouped", "mark", "per_bucket", "repeated"]
 
 PERS: Final = {"minute": 60, "hour": 3600, "day": 86400}
 """Lengths of buckets in seconds, by name."""
@@ -25,23 +25,32 @@ PERS: Final = {"minute": 60, "hour": 3600, "day": 86400}
 def by_sets(rows: DataFrame, keys: Sequence[str], sets: Sequence[Sequence[str]]) -> DataFrame:
     """Repeat every row for each set of keys: adds the column ``by`` and makes the other ``keys`` null."""
     rest = [column for column in rows.columns if column not in keys]
-    if len(sets) == 1:
-        return rows.select(*_chosen(rows, keys, sets[0]), *rest)
-    copies = [F.struct(*_chosen(rows, keys, chosen)) for chosen in sets]
-    return rows.select(*rest, F.explode(F.array(*copies)).alias("_set")).select("_set.*", *rest)
-
-
-def _chosen(rows: DataFrame, keys: Sequence[str], chosen: Sequence[str]) -> list[Column]:
-    return [
-        F.lit("+".join(chosen) or "all").alias("by"),
-        *[(F.col(key) if key in chosen else F.lit(None).cast(rows.schema[key].dataType)).alias(key) for key in keys],
+    names = ["+".join(chosen) or "all" for chosen in sets]
+    which = [[place for place, chosen in enumerate(sets) if key in chosen] for key in keys]
+    chosen = [
+        F.when(F.col("_set").isin(places), F.col(key)).alias(key) if len(places) < len(sets) else F.col(key)
+        for key, places in zip(keys, which, strict=True)
     ]
+    return rows.select("*", repeated(len(sets)).alias("_set")).select(
+        F.get(F.array(*map(F.lit, names)), F.col("_set")).alias("by"), *chosen, *rest
+    )
+
+
+def repeated(times: int) -> Column:
+    """Repeat every row, numbered from 0. Numbers, and not what the copies consist of, which would be made first, for
+    every row anew."""
+    return F.explode(F.array(*map(F.lit, range(times))))
 
 
 def per_bucket(rows: DataFrame, at: str, pers: Sequence[str] = tuple(PERS)) -> DataFrame:
     """Repeat every row for each of ``pers``: adds ``per`` and ``start`` of the bucket with the time ``at``."""
-    copies = [F.struct(F.lit(per).alias("per"), F.date_trunc(per, at).alias("start")) for per in pers]
-    return rows.select(F.explode(F.array(*copies)).alias("_bucket"), *rows.columns).select("_bucket.*", *rows.columns)
+    which = F.col("_bucket")
+    start = F.lit(None)
+    for place, per in enumerate(pers):
+        start = F.when(which == place, F.date_trunc(per, at)).otherwise(start)
+    return rows.select("*", repeated(len(pers)).alias("_bucket")).select(
+        F.get(F.array(*map(F.lit, pers)), which).alias("per"), start.alias("start"), *rows.columns
+    )
 
 
 def grouped(

@@ -13,13 +13,14 @@ An event that a connection is gone, and none before, is of no use: it is left ou
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_stats.reports.bucket import MARK, mark
+from spark_stats.reports.bucket import MARK, mark, repeated
 from spark_stats.reports.events import Events
 from spark_stats.reports.level import levels
 from spark_stats.reports.local import local
@@ -57,34 +58,34 @@ class Connections:
         return frame.select(*[self.name(key) if key in KEYS else key for key in frame.columns])
 
 
-def connections(events: Events, resumed: DataFrame, ids: bool = True) -> Connections:
+def connections(events: Events, resumed: Mapping[str, Sequence[int]], ids: bool = True) -> Connections:
     """Return all connections of the span, and of shortly before.
 
-    Arguments: ``resumed``, per ``endpoint`` an array ``times`` of when the record of it began or went on, in µs since
-    1970; ``ids``, whether to keep them.
+    Arguments: ``resumed``, per endpoint when the record of it began or went on, in µs since 1970; ``ids``, whether to
+    keep them.
     """
     conn = events.of("conn").where(F.col("id").isNotNull() & F.col("instance").isNotNull())
-    rows, fields = _numbered(events, conn)
+    rows, names = _numbered(events, conn)
     # An id may be that of several connections, one after the other: the number of ends before tells them apart. All
     # events of an id are brought to one place, once, and sorted there.
-    rows = rows.select("*", *mark("instance", "id")).drop("instance", *([] if ids else ["id"]))
+    rows = rows.select(*mark("instance", "id"), *(["id"] if ids else []), "received_at", "number", "told")
     order = Window.partitionBy(*MARK).orderBy("received_at", "number")
-    earlier = F.sum(F.col("gone").cast("int")).over(order.rowsBetween(Window.unboundedPreceding, -1))
+    earlier = F.sum(_gone().cast("int")).over(order.rowsBetween(Window.unboundedPreceding, -1))
     placed = rows.withColumn("spell", F.coalesce(earlier, F.lit(0)))
-    every = placed.groupBy(*MARK, *(["id"] if ids else []), "spell").agg(*_summary(fields))
+    every = placed.groupBy(*MARK, *(["id"] if ids else []), "spell").agg(*_summary(names))
     made = every.where(F.col("began_at").isNotNull())
     lapsed = F.col("gone_at").isNull() & (F.col("until") < F.lit(events.span.until))
     began = F.unix_micros("began_at")
     since = began - F.col("ttl") * 1_000_000
-    times = F.coalesce("times", F.array().cast("array<bigint>"))
+    times = F.get(
+        F.array(*[_array(resumed.get(endpoint, ())) for endpoint in names.names["endpoint"]]), names.place("endpoint")
+    )
     fresh = F.exists(times, lambda time: (time <= began) & (time > since))
-    endpoint = F.get(F.array(*[F.lit(name) for name in fields.names["endpoint"]]), fields.place("endpoint"))
-    known = made.withColumn("endpoint", endpoint).join(F.broadcast(resumed), "endpoint", "left")
     return Connections(
-        known.select(
-            F.col("instance_place").alias("instance"),
-            fields.place("route").alias("route"),
-            fields.place("conn_type").alias("transport"),
+        made.select(
+            names.place("instance").alias("instance"),
+            names.place("route").alias("route"),
+            names.place("conn_type").alias("transport"),
             *(["id"] if ids else []),
             "began_at",
             F.coalesce("gone_at", F.when(lapsed, F.col("until"))).alias("ended_at"),
@@ -92,88 +93,109 @@ def connections(events: Events, resumed: DataFrame, ids: bool = True) -> Connect
             (~fresh).alias("known"),
         ),
         {
-            "instance": fields.names["instance"],
-            "route": fields.names["route"],
-            "transport": fields.names["conn_type"],
+            "instance": names.names["instance"],
+            "route": names.names["route"],
+            "transport": names.names["conn_type"],
         },
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Fields:
-    """The different names in some fields, each known by its place; the first is ``""``, for none."""
+class _Names:
+    """The different names in some fields, each known by its place in ``names``; the first is ``""``, for none.
+
+    An event has a place in ``combinations``, which has those of the names in its fields, in the order of ``names``.
+    """
 
     names: dict[str, list[str]]
+    combinations: list[tuple[int, ...]]
 
     def first(self, field: str) -> Column:
         """An aggregate: the number of an event, with the place of the field's name in it; of the first one that has
         the field. One number is all that an aggregate can keep cheaply."""
-        return F.min(F.col("number") * len(self.names[field]) + F.col(f"{field}_place")).alias(f"{field}_first")
+        at = list(self.names).index(field)
+        place = F.get(_array([found[at] or None for found in self.combinations]), _combination())
+        return F.min(F.col("number") * len(self.names[field]) + place).alias(f"{field}_first")
 
     def place(self, field: str) -> Column:
         """The place of the name again."""
         return F.coalesce((F.col(f"{field}_first") % len(self.names[field])).cast("int"), F.lit(0))
 
 
-_FIELDS: Final = ("endpoint", "route", "conn_type")
-"""Fields that not all events of a connection have."""
+_FIELDS: Final = ("instance", "endpoint", "route", "conn_type")
+"""Fields whose names are few. Not all events of a connection have all of them."""
+
+# In one number, as little as possible for each of many events: the time to live, whether it is gone, and the place of
+# its combination of names.
+_TTL: Final = 1 << 31
+_GONE: Final = 1 << 30
 
 
-def _numbered(events: Events, conn: DataFrame) -> tuple[DataFrame, _Fields]:
-    """Return the events with ``number``, by which they are in the order in which they were recorded, and the places of
-    the names in them as ``<field>_place``, where there is one."""
-    every = ("instance", *_FIELDS)
-    found: list[tuple[str, list[str], int]] = [
-        (each.session, [getattr(each, field) or "" for field in every], each.seq) for each in events.seen("conn")
+def _told(ttl: Column, gone: Column, combination: Column) -> Column:
+    return ttl * _TTL + F.when(gone, _GONE).otherwise(0) + combination
+
+
+def _ttl() -> Column:
+    return F.shiftright("told", _TTL.bit_length() - 1)
+
+
+def _gone() -> Column:
+    return F.col("told").bitwiseAND(_GONE) != 0
+
+
+def _combination() -> Column:
+    return F.col("told").bitwiseAND(_GONE - 1).cast("int")
+
+
+def _array(values: Iterable[int | None]) -> Column:
+    return F.array(*map(F.lit, values)).cast("array<bigint>")
+
+
+def _numbered(events: Events, conn: DataFrame) -> tuple[DataFrame, _Names]:
+    """Return the events with ``number``, by which they are in the order in which they were recorded, and what they say
+    as the number ``told``."""
+    found: list[tuple[str, tuple[str, ...], int]] = [
+        (each.session, tuple(getattr(each, field) or "" for field in _FIELDS), each.seq) for each in events.seen("conn")
     ]
-    names = {field: sorted({"", *(told[i] for _, told, _ in found)}) for i, field in enumerate(every)}
-    places: dict[str, dict[str, int | None]] = {
-        field: {name: place for place, name in enumerate(names[field])} for field in every
-    }
-    for field in _FIELDS:
-        places[field][""] = None
+    names = {field: sorted({"", *(told[i] for _, told, _ in found)}) for i, field in enumerate(_FIELDS)}
     # Sessions follow one another, and are named by when they began.
     last: dict[str, int] = {}
     for session, _, seq in found:
         last[session] = max(last.get(session, 0), seq)
     before: dict[str, int] = {}
     total = 0
-    for name in sorted(last):
-        before[name] = total
-        total += last[name] + 1
-    known = {
-        (session, *told): (before[session], *[places[field][name] for field, name in zip(every, told, strict=True)])
-        for session, told, _ in found
-    }
-    columns = {"session": "string", **dict.fromkeys(every, "string"), "before": "bigint"}
-    columns.update({f"{field}_place": "int" for field in every})
+    for session in sorted(last):
+        before[session] = total
+        total += last[session] + 1
+    combinations = {told: place for place, told in enumerate(sorted({told for _, told, _ in found}))}
+    if len(combinations) >= _GONE:
+        raise ValueError(f"{len(combinations)} different instances, endpoints and routes together: expected fewer")
+    columns = dict.fromkeys(("session", *_FIELDS), "string") | {"before": "bigint", "combination": "bigint"}
+    known = {(session, *told): (before[session], combinations[told]) for session, told, _ in found}
     table = local(events.spark, [(*key, *after) for key, after in known.items()], columns)
-    named = conn.withColumns({column: F.coalesce(column, F.lit("")) for column in ("session", *_FIELDS)})
-    return (
-        named.join(F.broadcast(table), ["session", *every]).select(
-            "instance",
-            "id",
-            "received_at",
-            (F.col("before") + F.col("seq")).alias("number"),
-            F.coalesce("ttl", F.lit(TTL)).alias("ttl"),
-            F.coalesce("unavailable", F.lit(False)).alias("gone"),
-            *[f"{field}_place" for field in every],
-        ),
-        _Fields(names),
+    named = conn.withColumns({column: F.coalesce(column, F.lit("")) for column in ("session", *_FIELDS[1:])})
+    told = _told(
+        F.coalesce("ttl", F.lit(TTL)), F.coalesce("unavailable", F.lit(False)), F.col("combination")
+    )
+    rows = named.join(F.broadcast(table), ["session", *_FIELDS]).select(
+        "instance", "id", "received_at", (F.col("before") + F.col("seq")).alias("number"), told.alias("told")
+    )
+    places = {field: {name: place for place, name in enumerate(names[field])} for field in _FIELDS}
+    return rows, _Names(
+        names, [tuple(places[field][name] for field, name in zip(_FIELDS, told, strict=True)) for told in combinations]
     )
 
 
-def _summary(fields: _Fields) -> list[Column]:
+def _summary(names: _Names) -> list[Column]:
     """Aggregates of the events of a connection; of numbers only, which Spark adds up without sorting."""
-    gone = F.col("gone")
-    until = F.timestamp_micros(F.unix_micros("received_at") + F.col("ttl") * 1_000_000)
+    gone = _gone()
+    until = F.timestamp_micros(F.unix_micros("received_at") + _ttl() * 1_000_000)
     return [
         F.min(F.when(~gone, F.col("received_at"))).alias("began_at"),
         F.max(F.when(~gone, until)).alias("until"),
         F.max(F.when(gone, F.col("received_at"))).alias("gone_at"),
-        F.max(F.when(~gone, F.col("ttl"))).alias("ttl"),
-        F.max("instance_place").alias("instance_place"),
-        *[fields.first(field) for field in _FIELDS],
+        F.max(F.when(~gone, _ttl())).alias("ttl"),
+        *[names.first(field) for field in _FIELDS],
     ]
 
 
@@ -181,28 +203,16 @@ def course(made: Connections, span: Span) -> DataFrame:
     """Return connections at a time and churn: ``connections_peak``, ``_average`` and ``_last``; ``new``, those whose
     beginning is known; ``gone``, lapsed ones included; ``lapsed``."""
     began, ended = (F.col(name) >= F.lit(span.since) for name in ("began_at", "ended_at"))
-    none = F.lit(0).cast("bigint")
-    changes = made.rows.select(
+    begins = F.col("_which") == 0
+    happened = F.when(begins, F.col("began_at")).otherwise(F.col("ended_at"))
+    changes = made.rows.select("*", repeated(2).alias("_which")).select(
         *KEYS,
-        F.explode(
-            F.array(
-                F.struct(
-                    F.col("began_at").alias("at"),
-                    F.lit(1).cast("bigint").alias("connections"),
-                    (F.col("known") & began).cast("bigint").alias("new"),
-                    none.alias("gone"),
-                    none.alias("lapsed"),
-                ),
-                F.struct(
-                    F.col("ended_at").alias("at"),
-                    F.lit(-1).cast("bigint").alias("connections"),
-                    none.alias("new"),
-                    ended.cast("bigint").alias("gone"),
-                    (ended & (F.col("end") == "lapsed")).cast("bigint").alias("lapsed"),
-                ),
-            )
-        ).alias("_change"),
-    ).select(*KEYS, "_change.*")
+        happened.alias("at"),
+        F.when(begins, 1).otherwise(-1).cast("bigint").alias("connections"),
+        (begins & F.col("known") & began).cast("bigint").alias("new"),
+        (~begins & ended).cast("bigint").alias("gone"),
+        (~begins & ended & (F.col("end") == "lapsed")).cast("bigint").alias("lapsed"),
+    )
     changes = changes.where(F.col("at").isNotNull())
     return made.named(levels(changes, KEYS, SETS, ["connections"], span, ["new", "gone", "lapsed"]))
 
@@ -221,7 +231,7 @@ def lasting(made: Connections, span: Span) -> DataFrame:
         (~sure).cast("bigint").alias("unknown"),
     )
     rows = rows.withColumns({"lasted_sum": F.col("lasted_max"), "lasted": cut(F.col("lasted_max"))})
-    placed = distributions(rows, KEYS, SETS, "lasted", "ended", ["unknown", "lasted_sum"], ["lasted_max"], True)
+    placed = distributions(rows, KEYS, SETS, "lasted", "ended", ["unknown", "lasted_sum"], ["lasted_max"])
     mean = F.when(F.col("ended") > 0, F.col("lasted_sum") / F.col("ended"))
     return made.named(placed.withColumn("lasted_mean", mean).drop("lasted_sum"))
 

@@ -58,10 +58,11 @@ def levels(
         *sums,
     )
     # Few rows from here on, however many events there were: one per second and keys at most. Not for the sets of keys
-    # with many values, which are not mixed with the others.
+    # with many values, which are not mixed with the others. All of a second are brought to one place, once.
     few = [key for key in keys if key != many]
     mixed = [chosen for chosen in sets if many not in chosen]
-    summed = by_sets(rows.groupBy(*few, "at").agg(*adding), few, mixed).groupBy("by", *few, "at").agg(*adding)
+    placed = rows.select(*few, "at", *parts).repartition("at")
+    summed = by_sets(placed.groupBy(*few, "at").agg(*adding), few, mixed).groupBy("by", *few, "at").agg(*adding)
     for chosen in sets:
         if many in chosen:
             alone = by_sets(rows.select(*keys, "at", *parts), keys, [chosen])

@@ -137,8 +137,8 @@ class Minutes(Events):
     def spells(self) -> connections.Connections:
         """Connections, as the report has them."""
         own = self.of(OWN).where(F.col("action") == "connected")
-        resumed = own.groupBy("endpoint").agg(F.collect_list(F.unix_micros("received_at")).alias("times"))
-        made = connections.connections(self, resumed)
+        times = own.groupBy("endpoint").agg(F.collect_list(F.unix_micros("received_at")).alias("times"))
+        made = connections.connections(self, {row["endpoint"]: row["times"] for row in times.collect()})
         rows = made.rows
         if self._carried is not None:
             # What was known when it began counts: when the record went on is forgotten.

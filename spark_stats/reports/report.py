@@ -29,7 +29,6 @@ from spark_stats.reports import (
     traffic,
 )
 from spark_stats.reports.events import Events, escaped
-from spark_stats.reports.local import local
 from spark_stats.reports.progress import Progress
 from spark_stats.reports.span import Span
 
@@ -49,7 +48,9 @@ SETTINGS: Final = {
     # Not a file for each part of each task.
     "spark.shuffle.sort.bypassMergeThreshold": "0",
     # Groups whose values are kept in tables before Spark sorts all rows by group instead.
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "8192",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "65536",
+    # Adds up once what has been brought to one place already.
+    "spark.sql.execution.combineAdjacentAggregation": "true",
     # What is sorted and added up is not in the heap, where it would be copied by each garbage collection.
     "spark.memory.offHeap.enabled": "true",
     "spark.memory.offHeap.size": "384m",
@@ -125,23 +126,23 @@ def make(
             _demand(events)
             known = gaps.find(events)
 
+        def keep(frame: DataFrame) -> DataFrame:
+            kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+            return frame
+
         @functools.cache
         def spells() -> connections.Connections:
-            resumed = local(
-                spark,
-                [(endpoint, [_micros(time) for time in times]) for endpoint, times in known.resumed.items()],
-                {"endpoint": "string", "times": "array<bigint>"},
-            )
+            resumed = {endpoint: [_micros(time) for time in times] for endpoint, times in known.resumed.items()}
             # Only one table has the ids, which are long.
             made = connections.connections(events, resumed, ids=at is not None)
             # More than one table is made of them.
-            kept.append(made.rows.persist(StorageLevel.MEMORY_AND_DISK))
+            keep(made.rows)
             return made
 
         tables: dict[str, Callable[[], DataFrame | pa.Table]] = {
             "connections": lambda: connections.course(spells(), span),
             "connection_time": lambda: connections.lasting(spells(), span),
-            "subscriptions": lambda: subscriptions.course(subscriptions.changes(events), span),
+            "subscriptions": lambda: subscriptions.course(keep(subscriptions.changes(events)), span),
             "deliveries": lambda: deliveries.course(deliveries.items(events)),
             # What was just written need not be calculated again, nor kept in memory.
             "channels": lambda: channels.ranking(

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_stats.reports.bucket import MARK, mark
+from spark_stats.reports.bucket import MARK, mark, repeated
 from spark_stats.reports.events import Events
 from spark_stats.reports.level import levels
 from spark_stats.reports.span import Span
@@ -49,19 +49,20 @@ def changes(events: Events) -> DataFrame:
     told = placed.withColumns(
         {"lapses": lapses, "before": F.when(over, F.lit(0)).otherwise(F.col("last_number"))},
     )
-    happened = F.array(
-        F.struct(F.col("received_at").alias("at"), *_change(F.col("number"), F.col("before"))),
-        F.struct(F.when(F.col("lapses"), F.col("end")).alias("at"), *_change(F.lit(0), F.col("number"))),
+    # What it becomes, and what it was: with the event, and when it lapses.
+    first = F.col("_which") == 0
+    now, was = F.when(first, F.col("number")).otherwise(0), F.when(first, F.col("before")).otherwise(F.col("number"))
+    made = told.where(F.col("lapses") | (F.col("number") != F.col("before")))
+    return (
+        made.select("*", repeated(2).alias("_which"))
+        .where(F.when(first, F.col("number") != F.col("before")).otherwise(F.col("lapses")))
+        .select(
+            *KEYS,
+            F.when(first, F.col("received_at")).otherwise(F.col("end")).alias("at"),
+            ((now > 0).cast("bigint") - (was > 0).cast("bigint")).alias("subscriptions"),
+            (now - was).cast("bigint").alias("subscribers"),
+        )
     )
-    made = told.select(*KEYS, F.explode(happened).alias("_change")).select(*KEYS, "_change.*")
-    return made.where(F.col("at").isNotNull() & ((F.col("subscribers") != 0) | (F.col("subscriptions") != 0)))
-
-
-def _change(now: Column, before: Column) -> list[Column]:
-    return [
-        ((now > 0).cast("bigint") - (before > 0).cast("bigint")).alias("subscriptions"),
-        (now - before).cast("bigint").alias("subscribers"),
-    ]
 
 
 def course(changed: DataFrame, span: Span) -> DataFrame:
