@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 from spark_stats.reports import deliveries, page  # noqa: E402
 from spark_stats.reports.events import Events  # noqa: E402
+from spark_stats.reports.inventory import inventory  # noqa: E402
 from spark_stats.reports.report import MEMORY, SETTINGS, make  # noqa: E402
 from spark_stats.reports.session import session  # noqa: E402
 from spark_stats.reports.span import Span  # noqa: E402
@@ -129,10 +130,13 @@ def run(events: int, cores: int, memory: str) -> Took:
         ours, theirs = pathlib.Path(folder, "spark"), pathlib.Path(folder, "duckdb.parquet")
 
         watch = Watch()
+        # As the command does it: the record is looked through while Spark starts.
+        looking = concurrent.futures.ThreadPoolExecutor(1).submit(inventory, root, span)
         with session("bench", f"local[{cores}]", memory, SETTINGS) as spark:
+            found = looking.result()
             started = watch.read()
             out = io.StringIO()
-            page.write(into, make(spark, root, into, span, out=out))
+            page.write(into, make(spark, found, into, out=out))
             whole = watch.read()
             print(f"report: {whole.of(made.events)}; {started.seconds:.1f} s of it to start Spark")
             print("".join(f"    {line}\n" for line in out.getvalue().splitlines()), end="")
@@ -140,8 +144,7 @@ def run(events: int, cores: int, memory: str) -> Took:
             print(f"memory at most: {java:.0f} MB Java, {own:.0f} MB Python, {java + own:.0f} MB together")
 
             watch = Watch()
-            alone = Events(spark, root, span)
-            alone.look()
+            alone = Events(spark, found)
             deliveries.course(deliveries.items(alone)).write.parquet(str(ours))
             one = watch.read()
         with duckdb.connect() as db:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import datetime
 import logging
 import math
@@ -223,16 +224,20 @@ def _report(given: argparse.Namespace) -> int:
         return 2
     try:
         from spark_stats.reports import page
+        from spark_stats.reports.inventory import NoData, inventory
         from spark_stats.reports.java import NoJava
-        from spark_stats.reports.report import MEMORY, SETTINGS, NoData, make
+        from spark_stats.reports.report import MEMORY, SETTINGS, make
         from spark_stats.reports.session import session
     except ModuleNotFoundError as e:
         print(f"{e.name} is missing: pip install 'gripproxy[spark]'", file=sys.stderr)
         return 1
     _quiet()
     try:
-        with session("gripproxy report", given.master, given.memory or MEMORY, SETTINGS) as spark:
-            made = make(spark, given.directory, given.into, span, given.at)
+        # While Spark starts, which takes seconds.
+        with concurrent.futures.ThreadPoolExecutor(1, "inventory") as pool:
+            looking = pool.submit(inventory, given.directory, span)
+            with session("gripproxy report", given.master, given.memory or MEMORY, SETTINGS) as spark:
+                made = make(spark, looking.result(), given.into, given.at)
         print(page.write(given.into, made))
     except (NoData, NoJava, ValueError, OSError) as e:
         print(e, file=sys.stderr)

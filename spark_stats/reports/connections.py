@@ -174,9 +174,7 @@ def _numbered(events: Events, conn: DataFrame) -> tuple[DataFrame, _Names]:
     known = {(session, *told): (before[session], combinations[told]) for session, told, _ in found}
     table = local(events.spark, [(*key, *after) for key, after in known.items()], columns)
     named = conn.withColumns({column: F.coalesce(column, F.lit("")) for column in ("session", *_FIELDS[1:])})
-    told = _told(
-        F.coalesce("ttl", F.lit(TTL)), F.coalesce("unavailable", F.lit(False)), F.col("combination")
-    )
+    told = _told(F.coalesce("ttl", F.lit(TTL)), F.coalesce("unavailable", F.lit(False)), F.col("combination"))
     rows = named.join(F.broadcast(table), ["session", *_FIELDS]).select(
         "instance", "id", "received_at", (F.col("before") + F.col("seq")).alias("number"), told.alias("told")
     )

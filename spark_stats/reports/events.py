@@ -7,13 +7,10 @@ Other columns are those of :mod:`spark_stats.schema`.
 from __future__ import annotations
 
 import datetime
-import filecmp
 import functools
-import itertools
 import pathlib
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
@@ -21,44 +18,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
-from spark_stats.reports.span import Span
+from spark_stats.reports.inventory import Inventory, Seen
 from spark_stats.schema import OWN, PARTITION_DDL, SCHEMA, ddl
 
-__all__ = ["DDL", "Events", "Seen", "escaped", "moment", "prepared", "summary"]
+__all__ = ["DDL", "Events", "escaped", "moment", "prepared", "summary"]
 
 _GLOB: Final = re.compile(r"([][{}*?\\])")
 
-MOST_DOUBTS: Final = 32
-"""Places in the numbers of a session where events are compared one by one, until all in between are as well."""
-
 DDL: Final = f"{ddl()}, {PARTITION_DDL}"
 """The schema of a record, folders included."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Numbers of a session, from ``first`` to ``last``, so many ``rows``, and the segments that have them."""
-
-    session: str
-    first: int
-    last: int
-    rows: int
-    paths: list[pathlib.Path]
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """Fields that some events of a type (``kind``) have in common, the time of the last of them, and its number in
-    the ``session``. ``route`` and ``conn_type`` are only looked at in those about connections."""
-
-    kind: str
-    session: str
-    endpoint: str | None
-    instance: str | None
-    route: str | None
-    conn_type: str | None
-    seq: int
-    at: datetime.datetime
 
 
 def escaped(path: pathlib.Path) -> str:
@@ -88,69 +56,33 @@ def moment(micros: int) -> datetime.datetime:
     return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=micros)
 
 
-@dataclass
 class Events:
-    """What is recorded in ``root`` in a ``span`` of time, and shortly before.
+    """The events of a record in a span of time, and from shortly before.
 
     Copied and restored segments do not count twice: files that are the same, byte by byte, are read once, and where
     the first and last numbers of two others of a session and type overlap, the events with these numbers are compared
     one by one.
+
+    Arguments: ``found``, what there is.
     """
 
-    spark: SparkSession
-    root: pathlib.Path
-    span: Span
-    repeated: set[str] = field(default_factory=set)
-    """Types of events with segments that overlap, after :meth:`look`."""
-    rows: int = 0
-    """Events in the segments of the days that are read, after :meth:`look`."""
-    _doubtful: dict[str, list[_Run]] = field(default_factory=dict)
-    """Segments of the :attr:`repeated` types that overlap, and are not the same; after :meth:`look`."""
-    _once: dict[str, list[pathlib.Path]] = field(default_factory=dict)
-    """All segments but copies, of the types that have copies; after :meth:`look`."""
-    _listed: dict[str, DataFrame] = field(default_factory=dict)
-
-    def look(self) -> None:
-        """Look at the ends of all segments of the days in question, where Parquet keeps what is in them.
-
-        Raises:
-            ValueError: a file is no segment; the text names it.
-            OSError: a file cannot be read.
-        """
-        found: dict[tuple[str, str], list[_Run]] = {}
-        for path in self._segments():
-            try:
-                ends = _ends(path)
-            except (pa.ArrowInvalid, KeyError) as e:
-                raise ValueError(f"{path} is broken, or no segment ({e}): move it away") from e
-            if ends is None:
-                continue
-            session, first, last, rows = ends
-            kind = path.parent.name.removeprefix("type=")
-            self.rows += rows
-            found.setdefault((session, kind), []).append(_Run(session, first, last, rows, [path]))
-        once: dict[str, list[pathlib.Path]] = {}
-        for (_, kind), runs in found.items():
-            different = _different(runs)
-            once.setdefault(kind, []).extend(path for run in different for path in run.paths)
-            several = _overlapping(different)
-            if several:
-                self._doubtful.setdefault(kind, []).extend(several)
-            if several or len(different) < len(runs):
-                self.repeated.add(kind)
-            if len(different) < len(runs):
-                self._once[kind] = once[kind]
+    def __init__(self, spark: SparkSession, found: Inventory) -> None:
+        self.spark = spark
+        self.found = found
+        self.root = found.root
+        self.span = found.span
+        self._listed: dict[str, DataFrame] = {}
 
     def of(self, kind: str) -> DataFrame:
         """The events of one type, from before the span on, each once."""
-        found = self._found(self._original(kind) if kind in self._once else self._all, kind)
-        if kind not in self._doubtful:
+        found = self._found(self._original(kind) if kind in self.found.once else self._all, kind)
+        if kind not in self.found.doubtful:
             return found
         # To compare events costs far more than to read them: only where it must be.
         doubt = F.lit(False)
-        for run in self._doubtful[kind]:
+        for run in self.found.doubtful[kind]:
             doubt = doubt | ((F.col("session") == run.session) & F.col("seq").between(run.first, run.last))
-        again = self._files(path for run in self._doubtful[kind] for path in run.paths)
+        again = self._files(path for run in self.found.doubtful[kind] for path in run.paths)
         return found.where(~doubt).unionByName(self._found(again, kind).where(doubt).dropDuplicates(["session", "seq"]))
 
     def _found(self, rows: DataFrame, kind: str) -> DataFrame:
@@ -160,22 +92,9 @@ class Events:
         """The events of one type in the span, each once."""
         return self.of(kind).where(F.col("received_at") >= F.lit(self.span.since))
 
-    def instances(self) -> list[tuple[str, str]]:
-        """Pairs of an endpoint and an instance, from before the span on."""
-        pairs = {(each.endpoint, each.instance) for each in self._everything if each.kind != OWN}
-        return sorted((where, who) for where, who in pairs if where is not None and who is not None)
-
-    def empty(self) -> bool:
-        """Whether there is nothing in the span."""
-        return all(each.at < self.span.since for each in self._everything)
-
     def seen(self, kind: str) -> list[Seen]:
         """What the events of one type have in common, from before the span on."""
-        return [each for each in self._everything if each.kind == kind]
-
-    @functools.cached_property
-    def _everything(self) -> list[Seen]:
-        return summary(self._all.where(self._within(self.span.read_since)))
+        return [each for each in self.found.seen if each.kind == kind]
 
     def own(self) -> pa.Table:
         """What recorders said of themselves at any time, with ``at`` in µs since 1970; copies are there twice. It is
@@ -204,7 +123,7 @@ class Events:
 
     def _original(self, kind: str) -> DataFrame:
         if kind not in self._listed:
-            self._listed[kind] = self._files(self._once[kind])
+            self._listed[kind] = self._files(self.found.once[kind])
         return self._listed[kind]
 
     def _files(self, paths: Iterable[pathlib.Path]) -> DataFrame:
@@ -220,60 +139,3 @@ class Events:
         at, date = F.col("received_at"), F.col("date")
         # The folders first, so that those of other days are not opened.
         return date.between(F.to_date(F.lit(since)), F.to_date(until)) & (at >= F.lit(since)) & (at < until)
-
-    def _segments(self) -> Iterator[pathlib.Path]:
-        first, last = self.span.read_since.date().isoformat(), self.span.until.date().isoformat()
-        for folder in sorted(self.root.glob("date=*")):
-            if first <= folder.name.removeprefix("date=") <= last:
-                for path in sorted(folder.glob("type=*/*")):
-                    if not path.name.startswith(("_", ".")):
-                        yield path
-
-
-def _different(runs: list[_Run]) -> list[_Run]:
-    """Return segments of one session and type without copies of others. The files of two are compared only if their
-    numbers are alike."""
-    kept: dict[tuple[int, int, int], list[_Run]] = {}
-    for run in runs:
-        alike = kept.setdefault((run.first, run.last, run.rows), [])
-        if not any(filecmp.cmp(run.paths[0], other.paths[0], shallow=False) for other in alike):
-            alike.append(run)
-    return [run for alike in kept.values() for run in alike]
-
-
-def _overlapping(runs: list[_Run]) -> list[_Run]:
-    """Return, of one session and type, where segments have the same numbers; those with nothing sure in between as
-    one."""
-    groups: list[_Run] = []
-    for run in sorted(runs, key=lambda run: (run.first, run.last)):
-        if groups and run.first <= groups[-1].last:
-            groups[-1] = _joined([groups[-1], run])
-        else:
-            groups.append(run)
-    alike = itertools.groupby(groups, key=lambda group: len(group.paths) > 1)
-    made = [_joined(list(found)) for several, found in alike if several]
-    if len(made) > MOST_DOUBTS:
-        made = [_joined([group for group in groups if made[0].first <= group.first <= made[-1].last])]
-    return made
-
-
-def _joined(runs: list[_Run]) -> _Run:
-    paths = [path for run in runs for path in run.paths]
-    return _Run(runs[0].session, runs[0].first, max(run.last for run in runs), sum(run.rows for run in runs), paths)
-
-
-def _ends(path: pathlib.Path) -> tuple[str, int, int, int] | None:
-    """Session, first and last number, and number of events of a segment, from its footer; None if it has no events."""
-    metadata = pq.read_metadata(path)
-    if not metadata.num_rows:
-        return None
-    places = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
-    session, first, last = None, 1 << 63, -1
-    for group in range(metadata.num_row_groups):
-        numbers = metadata.row_group(group).column(places["seq"]).statistics
-        names = metadata.row_group(group).column(places["session"]).statistics
-        if numbers is None or names is None or not numbers.has_min_max or not names.has_min_max:
-            raise KeyError("without statistics")
-        session = names.min
-        first, last = min(first, numbers.min), max(last, numbers.max)
-    return str(session), first, last, int(metadata.num_rows)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ from spark_stats.reports.events import Events, moment
 from spark_stats.reports.intervals import Interval, clipped, merged, missing
 from spark_stats.reports.span import Span
 
-__all__ = ["UNRECORDED", "UNREPORTED", "Gap", "Gaps", "coverage", "find", "table"]
+__all__ = ["UNRECORDED", "UNREPORTED", "Gap", "Gaps", "coverage", "find", "silences", "table"]
 
 UNRECORDED: Final = ("no recorder", "disconnected")
 UNREPORTED: Final = ("silent", "idle", "not seen before", "never reports")
@@ -89,11 +89,16 @@ class Gaps:
 
 
 def find(events: Events) -> Gaps:
-    """Look through the recorder's own events and the reports."""
+    """Look through the recorder's own events; what is missing in the reports adds :func:`silences`.
+
+    Raises:
+        ValueError: a file is no segment; the text names it.
+        OSError: a file cannot be read.
+    """
     span = events.span
     reach = Interval(span.read_since, span.until)
     gaps = Gaps()
-    gaps.instances = events.instances()
+    gaps.instances = events.found.instances()
     extents, notes = _told(events)
     sessions = merged(Interval(moment(first), moment(last)) for first, last in extents)
     gaps.endpoints = sorted({endpoint for endpoint, _ in gaps.instances} | _named(notes))
@@ -108,7 +113,6 @@ def find(events: Events) -> Gaps:
         at = moment(row.at)
         if row.action in NOTICED and span.since <= at < span.until:
             gaps.found.append(Gap(row.action, row.endpoint or None, row.instance, Interval(at, at), row.count))
-    gaps.found.extend(_silences(events, sorted({instance for _, instance in gaps.instances})))
     return gaps
 
 
@@ -150,8 +154,10 @@ def _disconnected(endpoint: str, notes: Iterable[Note], sessions: list[Interval]
     return found
 
 
-def _silences(events: Events, instances: list[str]) -> list[Gap]:
+def silences(events: Events, known: Gaps) -> Gaps:
+    """Return what is known and, in addition, when instances did not report."""
     span = events.span
+    instances = sorted({instance for _, instance in known.instances})
     reports = events.of("report").where(F.col("instance").isNotNull())
     duration = F.coalesce("duration", F.lit(0)) * 1000
     # All routes of an instance report at once.
@@ -190,12 +196,13 @@ def _silences(events: Events, instances: list[str]) -> list[Gap]:
         if row.is_last and span.until.timestamp() * 1e6 - row.until > row.duration + row.slack:
             found.append((_quiet(row.connections), row.instance, Interval(moment(row.until), span.until)))
     found.extend(("never reports", name, reach) for name in instances if name not in reporting)
-    return [
+    silent = [
         Gap(reason, None, instance, part)
         for reason, instance, interval in sorted(found, key=lambda each: (each[1], each[2].since))
         if interval.until > interval.since and interval.until - interval.since > datetime.timedelta(seconds=2)
         for part in clipped([interval], reach)
     ]
+    return replace(known, found=[*known.found, *silent])
 
 
 def _quiet(connections: int) -> str:

@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 
 from spark_stats.reports import connections, deliveries, outcomes, recoveries, subscriptions, traffic
 from spark_stats.reports.bucket import by_sets
-from spark_stats.reports.events import DDL, Events, Seen, escaped, prepared, summary
+from spark_stats.reports.events import DDL, Events, escaped, prepared, summary
+from spark_stats.reports.inventory import Inventory, Seen
 from spark_stats.reports.position import Round, Segment
 from spark_stats.reports.span import LOOK_BACK, Span
 from spark_stats.schema import COLUMNS, OWN, STRING
@@ -64,7 +65,7 @@ class Minutes(Events):
     def __init__(
         self, spark: SparkSession, root: pathlib.Path, span: Span, work: Round, carried: DataFrame | None
     ) -> None:
-        super().__init__(spark, root, span, work.repeated)
+        super().__init__(spark, Inventory(root, span, repeated=work.repeated))
         self._segments_of: dict[str, list[Segment]] = {}
         for segment in work.segments:
             self._segments_of.setdefault(segment.kind, []).append(segment)
@@ -89,7 +90,7 @@ class Minutes(Events):
 
     def _read(self, kind: str) -> DataFrame:
         found = read(self.spark, self.root, self._segments_of.get(kind, ())).where(F.col("type") == kind)
-        if kind in self.repeated:
+        if kind in self.found.repeated:
             found = found.dropDuplicates(["session", "seq"])
         return found.where(F.col("received_at") >= F.lit(self.span.since))
 
@@ -118,9 +119,10 @@ class Minutes(Events):
     def _events(self) -> DataFrame:
         """The number of ``events``, by type and instance (``""``: they name none)."""
         keys = ("type", "instance")
-        single = [each for kind, found in self._segments_of.items() if kind not in self.repeated for each in found]
+        repeated = self.found.repeated
+        single = [each for kind, found in self._segments_of.items() if kind not in repeated for each in found]
         every = read(self.spark, self.root, single).select(*keys, "received_at")
-        for kind in sorted(self.repeated):
+        for kind in sorted(repeated):
             every = every.unionByName(self._read(kind).select(*keys, "received_at"))
         every = every.where((F.col("received_at") >= F.lit(self.span.since)) & self._final())
         minutes = every.groupBy(

@@ -29,10 +29,11 @@ from spark_stats.reports import (
     traffic,
 )
 from spark_stats.reports.events import Events, escaped
+from spark_stats.reports.inventory import Inventory
 from spark_stats.reports.progress import Progress
 from spark_stats.reports.span import Span
 
-__all__ = ["MEMORY", "SETTINGS", "TABLES", "Made", "NoData", "make"]
+__all__ = ["MEMORY", "SETTINGS", "TABLES", "Made", "make"]
 
 SETTINGS: Final = {
     # Java's second compiler is for what runs long: by default it takes longer than a small report. Not the first one
@@ -79,10 +80,6 @@ _OF_SPELLS: Final = frozenset({"connections", "connection_time", "present"})
 """Tables that are made of the same connections, one after the other."""
 
 
-class NoData(Exception):
-    """There are no events in the range; the text says what there is."""
-
-
 PART: Final = 400_000
 """Events in the record for each part of a shuffle: small enough that what is sorted at a time fits into the memory."""
 
@@ -98,33 +95,34 @@ class Made:
 
 def make(
     spark: SparkSession,
-    root: pathlib.Path,
+    found: Inventory,
     into: pathlib.Path,
-    span: Span,
     at: datetime.datetime | None = None,
     out: TextIO | None = None,
 ) -> Made:
     """Write all tables over a span into the folder ``into``, each as ``<table>.parquet`` and ``<table>.csv``.
 
-    Arguments: ``root``, the record; ``at``, a time in the span: who was connected then is in the table ``present``;
-    ``out`` shows the progress.
+    Arguments: ``found``, what there is in the record and the span; ``at``, a time in the span: who was connected then
+    is in the table ``present``; ``out`` shows the progress.
 
     Raises:
-        NoData: nothing is recorded in the span.
         ValueError: a file in the record is no segment.
         OSError: files cannot be read or written.
     """
-    events = Events(spark, root, span)
+    span = found.span
     names = [*TABLES, *(["present"] if at is not None else [])]
     progress = Progress(len(names) + 1, sys.stderr if out is None else out, spark.sparkContext.statusTracker())
     kept: list[DataFrame] = []
     before: dict[str, str] = {}
     try:
         with progress.step("looking for what is missing"):
-            events.look()
-            before = _planned(spark, events.rows)
-            _demand(events)
+            before = _planned(spark, found.rows)
+            events = Events(spark, found)
             known = gaps.find(events)
+
+        @functools.cache
+        def silent() -> gaps.Gaps:
+            return gaps.silences(events, known)
 
         def keep(frame: DataFrame) -> DataFrame:
             kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
@@ -151,8 +149,8 @@ def make(
             "traffic": lambda: traffic.course(events),
             "outcomes": lambda: outcomes.course(events),
             "recoveries": lambda: recoveries.course(events),
-            "gaps": lambda: gaps.table(known, span),
-            "coverage": lambda: gaps.coverage(known, span),
+            "gaps": lambda: gaps.table(silent(), span),
+            "coverage": lambda: gaps.coverage(silent(), span),
             "present": lambda: connections.present(events, spells(), at).orderBy("began_at", "instance", "id"),
         }
         into.mkdir(parents=True, exist_ok=True)
@@ -181,7 +179,7 @@ def make(
             frame.unpersist()
         for name, value in before.items():
             spark.conf.set(name, value)
-    return Made(span, {name: rows[name] for name in names}, events.rows)
+    return Made(span, {name: rows[name] for name in names}, found.rows)
 
 
 def _planned(spark: SparkSession, rows: int) -> dict[str, str]:
@@ -205,17 +203,6 @@ def _planned(spark: SparkSession, rows: int) -> dict[str, str]:
 
 def _micros(time: datetime.datetime) -> int:
     return (time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
-
-
-def _demand(events: Events) -> None:
-    root = events.root
-    days = sorted(path.name.removeprefix("date=") for path in root.glob("date=*") if any(path.glob("type=*/*")))
-    if not days:
-        raise NoData(f"{root} has no record: `python -m spark_stats record … --into {root}` makes one")
-    if not events.rows or events.empty():
-        raise NoData(
-            f"nothing is recorded from {events.span}; the record in {root} has the days {days[0]} to {days[-1]}"
-        )
 
 
 def _write(table: DataFrame | pa.Table, into: pathlib.Path, name: str) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_stats.reports.inventory import inventory
 from spark_stats.reports.report import Made, make
 from spark_stats.reports.session import session
 from spark_stats.reports.span import Span
@@ -76,7 +77,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def small(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Small:
     root, into = tmp_path_factory.mktemp("small"), tmp_path_factory.mktemp("small report")
     made = Small(root, traffic.make(root, 4000, hours=1.5, channels=20, segment=300), into)
-    make(spark, root, into, made.span, out=io.StringIO())
+    make(spark, inventory(root, made.span), into, out=io.StringIO())
     return made
 
 
@@ -90,7 +91,7 @@ def reported(spark: SparkSession, record: pathlib.Path, tmp_path_factory: pytest
     for name, value in compiling.items():
         spark.conf.set(name, value)
     try:
-        made = make(spark, record, into, SPAN, AT, out)
+        made = make(spark, inventory(record, SPAN), into, AT, out)
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_stats.reports.inventory import inventory
 from spark_stats.reports.report import make
 from spark_stats.reports.span import Span
 from spark_stats.schema import SCHEMA
@@ -92,7 +93,7 @@ def run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Run:
         truth = asyncio.run(drive(root / "record"))
     begin_earlier(root / "record", datetime.timedelta(minutes=10))
     until = datetime.datetime.now(datetime.UTC).replace(microsecond=0) + datetime.timedelta(minutes=1)
-    make(spark, root / "record", root / "report", Span(since, until), out=io.StringIO())
+    make(spark, inventory(root / "record", Span(since, until)), root / "report", out=io.StringIO())
     return Run(truth, root / "report")
 
 

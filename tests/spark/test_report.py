@@ -14,14 +14,13 @@ from pyspark.sql import SparkSession
 from spark_stats.__main__ import main
 from spark_stats.reports import stream
 from spark_stats.reports.events import Events
-from spark_stats.reports.report import NoData, make
-from spark_stats.reports.span import LOOK_BACK, Span
+from spark_stats.reports.inventory import inventory
+from spark_stats.reports.report import make
+from spark_stats.reports.span import Span
 from spark_stats.schema import MAX_FIGURE, MOST
 from tests.spark import traffic
 from tests.spark.conftest import SPAN
 from tests.unit.spark_stats.doubles import NOON, FakeClock, json, recording
-
-LATER = Span(SPAN.until + datetime.timedelta(days=3), SPAN.until + datetime.timedelta(days=4))
 
 
 @pytest.fixture(scope="module")
@@ -31,47 +30,15 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return root
 
 
-def test_a_range_without_data_is_said_so(spark: SparkSession, small: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(NoData, match=r"nothing is recorded from 2026-11-23 .*has the days 2026-11-19 to 2026-11-20"):
-        make(spark, small, tmp_path / "into", LATER, out=io.StringIO())
-    # The hour that is read to know what was there does not count.
-    after = Span(
-        traffic.BEGIN + datetime.timedelta(hours=4, seconds=1), traffic.BEGIN + LOOK_BACK + datetime.timedelta(hours=4)
-    )
-    with pytest.raises(NoData, match="nothing is recorded"):
-        make(spark, small, tmp_path / "into", after, out=io.StringIO())
-    assert not (tmp_path / "into").exists()
-
-
-def test_a_folder_without_a_record_is_said_so(spark: SparkSession, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(NoData, match="spark_stats record"):
-        make(spark, tmp_path, tmp_path / "into", SPAN, out=io.StringIO())
-
-
-def test_a_broken_segment_is_named(spark: SparkSession, small: pathlib.Path) -> None:
-    good = next(small.glob("date=*/type=sub/*"))
-    broken = good.with_name("zzz.parquet")
-    data = good.read_bytes()
-    try:
-        for content in (b"", b"PAR1 no PAR1", data[: len(data) // 2], data[:-1], bytes(len(data))):
-            broken.write_bytes(content)
-            with pytest.raises(ValueError, match=r"zzz\.parquet is broken.*move it away"):
-                Events(spark, small, SPAN).look()
-    finally:
-        broken.unlink()
-
-
 def test_temporary_files_are_left_out(spark: SparkSession, small: pathlib.Path) -> None:
-    before = Events(spark, small, SPAN)
-    before.look()
+    before = Events(spark, inventory(small, SPAN))
     good = next(small.glob("date=*/type=sub/*"))
     temporary = [good.with_name(name) for name in (".zzz.parquet.unfinished", "_zzz.parquet")]
     try:
         for path in temporary:
             path.write_bytes(b"PAR1 half")
-        after = Events(spark, small, SPAN)
-        after.look()
-        assert after.rows == before.rows
+        after = Events(spark, inventory(small, SPAN))
+        assert after.found.rows == before.found.rows
         assert after.of("sub").count() == before.of("sub").count()
     finally:
         for path in temporary:
@@ -127,7 +94,7 @@ def strange(root: pathlib.Path) -> Span:
 
 def test_strange_events_stop_neither_report_nor_stream(spark: SparkSession, tmp_path: pathlib.Path) -> None:
     span = strange(tmp_path / "record")
-    make(spark, tmp_path / "record", tmp_path / "report", span, span.since, out=io.StringIO())
+    make(spark, inventory(tmp_path / "record", span), tmp_path / "report", span.since, out=io.StringIO())
     stream.run(spark, tmp_path / "record", tmp_path / "minutes", 1, once=True)
     for path in (tmp_path / "report" / "deliveries.parquet", *(tmp_path / "minutes" / "deliveries").glob("*.parquet")):
         rows = [row for row in pq.read_table(path).to_pylist() if row["by"] == "channel" and row["channel"] == "c"]
@@ -137,9 +104,8 @@ def test_strange_events_stop_neither_report_nor_stream(spark: SparkSession, tmp_
 
 
 def test_copied_segments_are_noticed(spark: SparkSession, small: pathlib.Path) -> None:
-    events = Events(spark, small, SPAN)
-    events.look()
-    assert events.repeated == {"conn", "message", "report"}
+    events = Events(spark, inventory(small, SPAN))
+    assert events.found.repeated == {"conn", "message", "report"}
 
 
 def test_events_of_copies_and_of_parts_of_segments_are_there_once(
@@ -147,8 +113,7 @@ def test_events_of_copies_and_of_parts_of_segments_are_there_once(
 ) -> None:
     root = tmp_path / "record"
     shutil.copytree(small, root)
-    once = Events(spark, small, SPAN)
-    once.look()
+    once = Events(spark, inventory(small, SPAN))
     numbers = sorted(row.seq for row in once.of("sub").select("seq").collect())
     assert len(numbers) == len(set(numbers)) > 0
     first, second, *_ = sorted(root.glob("date=*/type=sub/*"))
@@ -159,9 +124,8 @@ def test_events_of_copies_and_of_parts_of_segments_are_there_once(
     places[1] = places[2]
     pq.write_table(table.take(places), second.with_name("other.parquet"))
     pq.write_table(table.slice(3, 5), second.with_name("part.parquet"))
-    again = Events(spark, root, SPAN)
-    again.look()
-    assert "sub" in again.repeated
+    again = Events(spark, inventory(root, SPAN))
+    assert "sub" in again.found.repeated
     assert sorted(row.seq for row in again.of("sub").select("seq").collect()) == numbers
 
 
@@ -174,16 +138,14 @@ def test_a_folder_whose_name_looks_like_a_pattern(
     shutil.copytree(small, tmp_path / "a1bcd", ignore=lambda folder, _: ["type=sub", "type=conn"])
     found = {}
     for root in (small, odd):
-        events = Events(spark, root, SPAN)
-        events.look()
-        assert not events.empty()
+        events = Events(spark, inventory(root, SPAN))
         # Some of the segments of connections are there twice.
         found[root] = [events.of(kind).count() for kind in ("conn", "sub")]
     assert found[odd] == found[small]
     assert all(found[odd])
     # The folder of the report too: one table is made of another one there.
     into = tmp_path / "into [x]"
-    make(spark, odd, into, SPAN, out=io.StringIO())
+    make(spark, inventory(odd, SPAN), into, out=io.StringIO())
     assert pq.read_metadata(into / "channels.parquet").num_rows > 0
 
 

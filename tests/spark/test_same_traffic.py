@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_stats.reports.inventory import inventory
 from spark_stats.reports.report import TABLES, make
 from spark_stats.reports.span import Span
 from spark_stats.schema import SCHEMA
@@ -90,7 +91,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
         for hour, form in enumerate(FORMATS):
             regular(root / proxy, rows[proxy, form], form, BEGIN + datetime.timedelta(hours=hour))
         reports[proxy] = root / f"report of {proxy}"
-        make(spark, root / proxy, reports[proxy], SPAN, BEGIN + 4.5 * MINUTE, out=io.StringIO())
+        make(spark, inventory(root / proxy, SPAN), reports[proxy], BEGIN + 4.5 * MINUTE, out=io.StringIO())
     return Told(reports, rows["own", ""])
 
 
