@@ -100,9 +100,9 @@ def grouped(
 
 def mark(*keys: str) -> list[Column]:
     """Two numbers, ``_hash`` and ``_check``, that stand for the values of the keys where rows are sorted: comparing
-    numbers is many times cheaper than comparing all the keys. Of a million different values, two would have both in
-    common once in 10^17 times."""
-    return [F.xxhash64(*keys).alias("_hash"), F.hash(*keys).alias("_check")]
+    numbers is many times cheaper than comparing all the keys. Of a billion different values, two would have both in
+    common once in 10^20 times."""
+    return [F.xxhash64(*keys).alias("_hash"), F.xxhash64(F.lit(1), *reversed(keys)).alias("_check")]
 
 
 MARK: Final = ("_hash", "_check")

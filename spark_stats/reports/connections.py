@@ -40,8 +40,8 @@ SETS: Final = ((), ("instance",), ("route",), ("transport",), KEYS)
 @dataclass(frozen=True, slots=True)
 class Connections:
     """``rows``, one per connection: :data:`KEYS`, as numbers, ``began_at``, ``ended_at`` (null: was there at the end of
-    the range), ``end`` (``gone``, ``lapsed``, null), ``known`` (whether it really began then), and, if it was asked
-    for, ``id``.
+    the range), ``gone`` (whether an event said that it ended then; otherwise it lapsed), ``known`` (whether it really
+    began then), and, if it was asked for, ``id``.
 
     ``names`` are what the numbers stand for: the places in these lists. Names are long and few, and rows many.
     """
@@ -89,7 +89,7 @@ def connections(events: Events, resumed: Mapping[str, Sequence[int]], ids: bool 
             *(["id"] if ids else []),
             "began_at",
             F.coalesce("gone_at", F.when(lapsed, F.col("until"))).alias("ended_at"),
-            F.when(F.col("gone_at").isNotNull(), "gone").when(lapsed, "lapsed").alias("end"),
+            F.col("gone_at").isNotNull().alias("gone"),
             (~fresh).alias("known"),
         ),
         {
@@ -173,9 +173,12 @@ def _numbered(events: Events, conn: DataFrame) -> tuple[DataFrame, _Names]:
     columns = dict.fromkeys(("session", *_FIELDS), "string") | {"before": "bigint", "combination": "bigint"}
     known = {(session, *told): (before[session], combinations[told]) for session, told, _ in found}
     table = local(events.spark, [(*key, *after) for key, after in known.items()], columns)
+    # Found by one number made of the names: they are few, so no two have it in common.
+    table = table.select(F.xxhash64("session", *_FIELDS).alias("_names"), "before", "combination")
     named = conn.withColumns({column: F.coalesce(column, F.lit("")) for column in ("session", *_FIELDS[1:])})
     told = _told(F.coalesce("ttl", F.lit(TTL)), F.coalesce("unavailable", F.lit(False)), F.col("combination"))
-    rows = named.join(F.broadcast(table), ["session", *_FIELDS]).select(
+    named = named.withColumn("_names", F.xxhash64("session", *_FIELDS))
+    rows = named.join(F.broadcast(table), "_names").select(
         "instance", "id", "received_at", (F.col("before") + F.col("seq")).alias("number"), told.alias("told")
     )
     places = {field: {name: place for place, name in enumerate(names[field])} for field in _FIELDS}
@@ -201,7 +204,7 @@ def course(made: Connections, span: Span) -> DataFrame:
     """Return connections at a time and churn: ``connections_peak``, ``_average`` and ``_last``; ``new``, those whose
     beginning is known; ``gone``, lapsed ones included; ``lapsed``."""
     began, ended = (F.col(name) >= F.lit(span.since) for name in ("began_at", "ended_at"))
-    begins = F.col("_which") == 0
+    begins, told = F.col("_which") == 0, F.col("gone")
     happened = F.when(begins, F.col("began_at")).otherwise(F.col("ended_at"))
     changes = made.rows.select("*", repeated(2).alias("_which")).select(
         *KEYS,
@@ -209,7 +212,7 @@ def course(made: Connections, span: Span) -> DataFrame:
         F.when(begins, 1).otherwise(-1).cast("bigint").alias("connections"),
         (begins & F.col("known") & began).cast("bigint").alias("new"),
         (~begins & ended).cast("bigint").alias("gone"),
-        (~begins & ended & (F.col("end") == "lapsed")).cast("bigint").alias("lapsed"),
+        (~begins & ended & ~told).cast("bigint").alias("lapsed"),
     )
     changes = changes.where(F.col("at").isNotNull())
     return made.named(levels(changes, KEYS, SETS, ["connections"], span, ["new", "gone", "lapsed"]))
@@ -219,7 +222,7 @@ def lasting(made: Connections, span: Span) -> DataFrame:
     """Return how long connections lasted that ended in a bucket, in ms: ``ended``, ``lasted_mean``, ``_median``,
     ``_p95``, ``_max``. Only those whose beginning and end are known; ``unknown`` is the number of the others."""
     ended = made.rows.where((F.col("ended_at") >= F.lit(span.since)) & (F.col("ended_at") < F.lit(span.until)))
-    sure = F.col("known") & (F.col("end") == "gone")
+    sure = F.col("known") & F.col("gone")
     lasted = F.floor((F.unix_micros("ended_at") - F.unix_micros("began_at")) / 1000)
     rows = ended.select(
         *KEYS,
@@ -247,6 +250,7 @@ def present(events: Events, made: Connections, at: object) -> DataFrame:
         .groupBy("instance", "id", "began_at")
         .agg(F.min_by("peer_address", place).alias("peer_address"))
     )
+    end = F.when(F.col("gone"), "gone").when(F.col("ended_at").isNotNull(), "lapsed").alias("end")
     return there.join(peers, ["instance", "id", "began_at"], "left").select(
-        "instance", "id", "route", "transport", "peer_address", "began_at", "ended_at", "end", "known"
+        "instance", "id", "route", "transport", "peer_address", "began_at", "ended_at", end, "known"
     )

@@ -70,8 +70,11 @@ def _texts(schema: pa.Schema) -> pa.Schema:
 
 
 def _text(batch: pa.RecordBatch) -> pa.RecordBatch:
-    columns = [
-        pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ") if pa.types.is_timestamp(column.type) else column
-        for column in batch.columns
-    ]
+    columns = [_shown(column) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
     return pa.record_batch(columns, schema=_texts(batch.schema))
+
+
+def _shown(times: pa.Array) -> pa.Array:
+    # Each different time once: most stand in many rows, and this costs more than all the rest of the CSV.
+    different = times.dictionary_encode()
+    return pc.strftime(different.dictionary, "%Y-%m-%dT%H:%M:%SZ").take(different.indices)

@@ -162,9 +162,7 @@ class Minutes(Events):
         # One that has lapsed may show up again: events were missing.
         there = self.spells.rows.where(
             (F.col("began_at") < since)
-            & F.when(F.col("end") == "lapsed", F.col("ended_at") >= long_before).otherwise(
-                F.col("ended_at").isNull() | (F.col("ended_at") >= since)
-            )
+            & (F.col("ended_at").isNull() | (F.col("ended_at") >= F.when(F.col("gone"), since).otherwise(long_before)))
         )
         live = self.spells.named(there).select(
             "instance",
