@@ -35,11 +35,16 @@ from spark_stats.reports.span import Span
 
 __all__ = ["MEMORY", "SETTINGS", "TABLES", "Made", "make"]
 
+SELDOM: Final = pathlib.Path(__file__).with_name("seldom.json")
+"""Says what is left to Java's first compiler."""
+
 SETTINGS: Final = {
     # Java's second compiler is for what runs long: by default it takes longer than a small report. Not the first one
-    # alone, whose code would have to fit into 48 MB, and does not.
+    # alone, which takes a third more time in all for millions of events. The last option: it would say that it has read
+    # the file.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000"
-    " -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000",
+    " -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+    f' -XX:+UnlockDiagnosticVMOptions -XX:CompilerDirectivesFile="{SELDOM}" -XX:-DisplayVMOutput',
     # Small parts, so that what is sorted at a time fits into the memory, however long the range is; where there is
     # little, Spark joins them.
     "spark.sql.shuffle.partitions": "64",
