@@ -26,6 +26,7 @@ from spark_stats.reports.level import levels
 from spark_stats.reports.local import local
 from spark_stats.reports.quantile import cut, distributions
 from spark_stats.reports.span import Span
+from spark_stats.schema import MOST
 
 __all__ = ["KEYS", "SETS", "TTL", "Connections", "connections", "course", "lasting", "present"]
 
@@ -125,8 +126,8 @@ class _Names:
 _FIELDS: Final = ("instance", "endpoint", "route", "conn_type")
 """Fields whose names are few. Not all events of a connection have all of them."""
 
-# In one number, as little as possible for each of many events: the time to live, whether it is gone, and the place of
-# its combination of names.
+# In one number, as little as possible for each of many events: the time to live, 2^31 s at most, whether it is gone,
+# and the place of its combination of names, which are thousands and not millions.
 _TTL: Final = 1 << 31
 _GONE: Final = 1 << 30
 
@@ -168,15 +169,15 @@ def _numbered(events: Events, conn: DataFrame) -> tuple[DataFrame, _Names]:
         before[session] = total
         total += last[session] + 1
     combinations = {told: place for place, told in enumerate(sorted({told for _, told, _ in found}))}
-    if len(combinations) >= _GONE:
-        raise ValueError(f"{len(combinations)} different instances, endpoints and routes together: expected fewer")
     columns = dict.fromkeys(("session", *_FIELDS), "string") | {"before": "bigint", "combination": "bigint"}
     known = {(session, *told): (before[session], combinations[told]) for session, told, _ in found}
     table = local(events.spark, [(*key, *after) for key, after in known.items()], columns)
     # Found by one number made of the names: they are few, so no two have it in common.
     table = table.select(F.xxhash64("session", *_FIELDS).alias("_names"), "before", "combination")
     named = conn.withColumns({column: F.coalesce(column, F.lit("")) for column in ("session", *_FIELDS[1:])})
-    told = _told(F.coalesce("ttl", F.lit(TTL)), F.coalesce("unavailable", F.lit(False)), F.col("combination"))
+    # A recorder keeps no other; segments may be from elsewhere.
+    ttl = F.least(F.greatest(F.coalesce("ttl", F.lit(TTL)), F.lit(0)), F.lit(MOST["ttl"]))
+    told = _told(ttl, F.coalesce("unavailable", F.lit(False)), F.col("combination"))
     named = named.withColumn("_names", F.xxhash64("session", *_FIELDS))
     rows = named.join(F.broadcast(table), "_names").select(
         "instance", "id", "received_at", (F.col("before") + F.col("seq")).alias("number"), told.alias("told")

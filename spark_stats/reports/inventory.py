@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_stats.reports.span import Span
-from spark_stats.schema import OWN
+from spark_stats.schema import OWN, SCHEMA
 
 __all__ = ["Inventory", "NoData", "Run", "Seen", "inventory"]
 
@@ -157,14 +157,14 @@ def _read(path: pathlib.Path, span: Span) -> tuple[Run | None, str, list[Seen]]:
         few = [name for name in keys if name in there]
         with pq.ParquetFile(path, metadata=metadata, read_dictionary=few) as file:
             table = file.read([*few, "seq", "received_at"], use_threads=False)
-    except (pa.ArrowInvalid, KeyError, UnicodeDecodeError) as e:
+        at = table["received_at"].cast(SCHEMA.field("received_at").type)
+    except (pa.ArrowException, KeyError, UnicodeDecodeError) as e:
         raise ValueError(f"{path} is broken, or no segment ({e}): move it away") from e
     for name in keys:
         if name not in there:
             table = table.append_column(name, pa.nulls(len(table), pa.dictionary(pa.int32(), pa.string())))
-    at = table["received_at"]
     times = pc.min_max(at).as_py()
-    if times["min"] < span.read_since or times["max"] >= span.until:
+    if at.null_count or times["min"] < span.read_since or times["max"] >= span.until:
         since, until = (pa.scalar(time, at.type) for time in (span.read_since, span.until))
         table = table.filter(pc.and_(pc.greater_equal(at, since), pc.less(at, until)))
     # A name has the same number in all row groups only now.

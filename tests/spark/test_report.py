@@ -7,6 +7,7 @@ import io
 import pathlib
 import shutil
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -88,6 +89,13 @@ def strange(root: pathlib.Path) -> Span:
         clock.jump(days * 86400)
         made.tick()
     made.end()
+    # Not a recorder's: that would not have kept the time to live.
+    path = next(root.glob("date=2026-11-20/type=conn/*"))
+    table = pq.ParquetFile(path).read()
+    for name, value in (("ttl", 1 << 40), ("session", "from elsewhere")):
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, table.schema.field(name), pa.array([value] * len(table)))
+    pq.write_table(table, path.with_name("from elsewhere-000001.parquet"))
     noon = datetime.datetime.fromtimestamp(NOON / 1e6, datetime.UTC)
     return Span(noon - datetime.timedelta(hours=1), noon + datetime.timedelta(hours=1))
 

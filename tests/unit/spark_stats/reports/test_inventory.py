@@ -69,6 +69,8 @@ def test_of_events_before_and_after_nothing_is_told(tmp_path: pathlib.Path) -> N
     found = inventory(tmp_path, SPAN)
     assert [each.instance for each in found.seen] == ["early", "last"]
     assert found.rows == 4
+    segment(tmp_path, "sub", "2", [{"seq": 5, "from": "timeless", "received_at": None}])
+    assert [each.instance for each in inventory(tmp_path, SPAN).seen] == ["early", "last"]
 
 
 def test_a_range_without_events_is_said_so(tmp_path: pathlib.Path) -> None:
@@ -100,10 +102,11 @@ def test_a_broken_segment_is_named(tmp_path: pathlib.Path) -> None:
         broken.write_bytes(content)
         with pytest.raises(ValueError, match=r"zzz\.parquet is broken.*move it away"):
             inventory(tmp_path, SPAN)
-    # Another table, or one without what tells segments apart.
-    pq.write_table(pa.table({"x": [1]}), broken)
-    with pytest.raises(ValueError, match=r"zzz\.parquet is broken.*move it away"):
-        inventory(tmp_path, SPAN)
+    # Another table, one without what tells segments apart, and one whose times are none.
+    for columns in ({"x": [1]}, {"session": ["a"], "seq": [1]}, {"session": ["a"], "seq": [1], "received_at": [True]}):
+        pq.write_table(pa.table(columns), broken)
+        with pytest.raises(ValueError, match=r"zzz\.parquet is broken.*move it away"):
+            inventory(tmp_path, SPAN)
 
 
 def test_columns_of_a_later_version_may_be_missing(tmp_path: pathlib.Path) -> None:
