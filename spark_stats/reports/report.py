@@ -81,8 +81,15 @@ TABLES: Final = (
 
 _KEYS: Final = ("per", "by", "start", "instance", "channel", "route", "mode", "transport", "outcome")
 """What tables are sorted by."""
-_OF_SPELLS: Final = frozenset({"connections", "connection_time", "present"})
-"""Tables that are made of the same connections, one after the other."""
+_CHAINS: Final = (
+    ("connections", "connection_time", "present"),
+    ("subscriptions", "deliveries", "channels"),
+    ("traffic",),
+    ("outcomes",),
+    ("recoveries",),
+    ("gaps", "coverage"),
+)
+"""Tables that are made one after the other, because one needs what the one before has found; the longest first."""
 
 
 PART: Final = 400_000
@@ -171,8 +178,7 @@ def make(
 
         # Two at a time: while Spark plans one table, or ends it with a single task, the other keeps the cores busy.
         with concurrent.futures.ThreadPoolExecutor(2, "tables") as pool:
-            halves = ([name for name in names if (name in _OF_SPELLS) is which] for which in (True, False))
-            jobs = [pool.submit(work, half) for half in halves]
+            jobs = [pool.submit(work, [name for name in chain if name in names]) for chain in _CHAINS]
             try:
                 for job in concurrent.futures.as_completed(jobs):
                     job.result()
