@@ -59,25 +59,23 @@ def grouped(
     keys: Sequence[str],
     sets: Sequence[Sequence[str]],
     figures: Sequence[Column],
-    more: Sequence[str] = (),
-    pers: Sequence[str] = tuple(PERS),
 ) -> DataFrame:
-    """Return ``per``, ``start``, ``by``, ``keys``, ``more`` and the ``figures``, which are aggregates, for each of
-    ``pers``, each of the ``sets`` and each value of ``more``.
+    """Return ``per``, ``start``, ``by``, ``keys`` and the ``figures``, which are aggregates, for each of :data:`PERS`
+    and each of the ``sets``.
 
     Rows are repeated so often, so there should be few of them. ``keys`` are never null.
     """
-    starts = {per: f"_{per}" for per in pers}
+    starts = {per: f"_{per}" for per in PERS}
     timed = rows.withColumns({name: F.date_trunc(per, at) for per, name in starts.items()})
-    every = [*starts.values(), *keys, *more]
-    wanted = [(per, chosen) for per in pers for chosen in sets]
+    every = [*starts.values(), *keys]
+    wanted = [(per, chosen) for per in PERS for chosen in sets]
     made = timed.groupingSets(
-        [[F.col(name) for name in (starts[per], *chosen, *more)] for per, chosen in wanted],
+        [[F.col(name) for name in (starts[per], *chosen)] for per, chosen in wanted],
         *[F.col(name) for name in every],
     ).agg(*figures, F.grouping_id().alias("_which"))
     # Spark tells a set by a bit for each column that is not in it, the last column's the lowest.
     kinds = {
-        sum(1 << place for place, name in enumerate(reversed(every)) if name not in (starts[per], *chosen, *more)): (
+        sum(1 << place for place, name in enumerate(reversed(every)) if name not in (starts[per], *chosen)): (
             per,
             "+".join(chosen) or "all",
         )
@@ -93,7 +91,6 @@ def grouped(
         F.coalesce(*starts.values()).alias("start"),
         named["col2"].alias("by"),
         *keys,
-        *more,
         *added,
     )
 
