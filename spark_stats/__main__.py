@@ -1,4 +1,4 @@
-"""The command line: ``python -m spark_stats record``, ``check``, ``report`` and ``stream``."""
+"""The command line: ``python -m spark_stats record``, ``check``, ``report``, ``stream`` and ``prepare``."""
 
 from __future__ import annotations
 
@@ -111,6 +111,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     stream.add_argument("--once", action="store_true", help="read what there is, and end: for a timer")
     _add_spark(stream)
+
+    prepare = commands.add_parser(
+        "prepare",
+        help="keep Java's classes ready, so that reports and streams start quicker",
+        description="Makes a report on a few made-up events, and keeps the classes that Java has read for it in an "
+        "archive in $XDG_CACHE_HOME/gripproxy (~/.cache/gripproxy). Reports and streams of this user start quicker "
+        "with it, where Spark works in the same process. To be done again after another Java or Spark was installed.",
+        epilog=EPILOG,
+    )
+    prepare.set_defaults(run=_prepare)
+    other = prepare.add_mutually_exclusive_group()
+    other.add_argument("--again", action="store_true", help="make the archive anew, even if there is one")
+    other.add_argument("--remove", action="store_true", help="remove the archive")
     return parser
 
 
@@ -265,6 +278,37 @@ def _stream(given: argparse.Namespace) -> int:
             stream.run(spark, given.directory, given.into, given.delay, given.interval, given.once)
     except (NoJava, stream.Failed, OSError) as e:
         print(e, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _prepare(given: argparse.Namespace) -> int:
+    try:
+        from spark_stats.reports import archive, java
+    except ModuleNotFoundError as e:
+        print(f"{e.name} is missing: pip install 'gripproxy[spark]'", file=sys.stderr)
+        return 1
+    try:
+        if given.remove:
+            removed = archive.remove()
+            print("\n".join(f"{path} is removed" for path in removed) or "There is no archive")
+            return 0
+        home = java.find()
+        found = archive.find(home)
+        if found is not None and not given.again:
+            print(f"{found} is there already, {archive.megabytes(found)} MB; --again makes it anew")
+            return 0
+        print(
+            "Making a report on made-up events. Java writes the archive when it ends, which takes longer",
+            file=sys.stderr,
+        )
+        made = archive.make(home)
+        print(f"{made}: {archive.megabytes(made)} MB")
+    except (java.NoJava, archive.NotMade, OSError) as e:
+        print(e, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("not made: told to end", file=sys.stderr)
         return 1
     return 0
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from spark_stats.reports import java
+from spark_stats.reports import archive, java
 
 __all__ = ["MEMORY", "session"]
 
@@ -35,7 +35,7 @@ _SETTINGS: Final = {
 def session(
     name: str, master: str = "local[*]", memory: str = MEMORY, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session of its own, which ends with the context.
+    """A session of its own, which ends with the context. A local one uses the archive of Java's classes, if it is made.
 
     Arguments: the ``name`` of the job; ``master``, as Spark's: ``local[*]``, ``spark://host:port``; ``memory`` of the
     driver, as Java's ``-Xmx``; ``settings`` that go before ours, by Spark's names.
@@ -43,13 +43,16 @@ def session(
     Raises:
         NoJava: there is none that Spark runs on.
     """
-    os.environ["JAVA_HOME"] = str(java.find())
+    home = java.find()
+    os.environ["JAVA_HOME"] = str(home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name).master(master).config("spark.driver.memory", memory)
     own = dict(_SETTINGS)
     if not master.startswith("local"):
         # The workers connect to the driver, by an address that Spark finds.
         del own["spark.driver.host"]
+    elif (kept := archive.find(home)) is not None:
+        own[archive.SETTING] = archive.options(kept)
     for key, value in {**own, **(settings or {})}.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()

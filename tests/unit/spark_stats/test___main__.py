@@ -34,6 +34,7 @@ def test_never_and_at_once() -> None:
         (["record", "x", "--into", "d", "--segment-size", "inf"], "expected a number above 0"),
         (["record", "x", "--into", "d", "--queue", "0"], "expected a whole number from 1"),
         (["record", "x", "--into", "d", "--sync", "-1"], "expected seconds from 0, or never"),
+        (["prepare", "--again", "--remove"], "not allowed with argument --again"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
