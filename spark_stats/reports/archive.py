@@ -280,8 +280,8 @@ def _settle(made: pathlib.Path, place: pathlib.Path, stem: str, said: str) -> pa
         lines = [line for line in said.splitlines() if line and not line.endswith("report.html")]
         words = f"It said: {' '.join(lines[-3:])}. " if lines else ""
         raise NotMade(
-            f"Java has written no archive. {words}There are {free} MB left in {place}; another Java may do, "
-            "by JAVA_HOME. Reports work without"
+            f"Java has written no archive. {words}There are {free} MB left in {place}, and it takes "
+            "some 190. Or another Java may do it, by JAVA_HOME. Reports work without"
         ) from None
     return made.rename(place / f"{stem}-{made.stat().st_size}.jsa")
 
