@@ -22,8 +22,12 @@ PERS: Final = {"minute": 60, "hour": 3600, "day": 86400}
 """Lengths of buckets in seconds, by name."""
 
 
-def by_sets(rows: DataFrame, keys: Sequence[str], sets: Sequence[Sequence[str]]) -> DataFrame:
-    """Repeat every row for each set of keys: adds the column ``by`` and makes the other ``keys`` null."""
+def by_sets(rows: DataFrame, keys: Sequence[str], sets: Sequence[Sequence[str]], many: str | None = None) -> DataFrame:
+    """Repeat every row for each set of keys: adds the column ``by`` and makes the other ``keys`` null.
+
+    ``many`` is a key that some rows have and others not: rows that have it are repeated for the sets with it only, the
+    others for the sets without it.
+    """
     rest = [column for column in rows.columns if column not in keys]
     names = ["+".join(chosen) or "all" for chosen in sets]
     which = [[place for place, chosen in enumerate(sets) if key in chosen] for key in keys]
@@ -31,7 +35,14 @@ def by_sets(rows: DataFrame, keys: Sequence[str], sets: Sequence[Sequence[str]])
         F.when(F.col("_set").isin(places), F.col(key)).alias(key) if len(places) < len(sets) else F.col(key)
         for key, places in zip(keys, which, strict=True)
     ]
-    return rows.select("*", repeated(len(sets)).alias("_set")).select(
+    which_set = repeated(len(sets))
+    if many is not None:
+        having, others = (
+            [place for place, chosen in enumerate(sets) if (many in chosen) is has] for has in (True, False)
+        )
+        numbers = F.when(F.col(many).isNull(), F.array(*map(F.lit, others))).otherwise(F.array(*map(F.lit, having)))
+        which_set = F.explode(numbers)
+    return rows.select("*", which_set.alias("_set")).select(
         F.get(F.array(*map(F.lit, names)), F.col("_set")).alias("by"), *chosen, *rest
     )
 

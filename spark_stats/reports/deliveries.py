@@ -42,12 +42,8 @@ def items(events: Events) -> DataFrame:
 def course(published: DataFrame) -> DataFrame:
     """Return ``items``, ``deliveries``, ``blocks``, ``fanout_median``, ``fanout_p95``, ``fanout_max`` over time, of
     what :func:`items` returns."""
-    # Channels are many: they are not mixed with the keys that are few.
-    few = [key for key in KEYS if key != "channel"]
-    sets = [chosen for chosen in SETS if "channel" not in chosen]
-    figures = ("fanout", "items", ["deliveries", "blocks"], ["fanout_max"])
-    without = distributions(published.drop("channel"), few, sets, *figures)
-    channels = distributions(published.drop(*few), ["channel"], [("channel",)], *figures)
-    both = without.unionByName(channels, allowMissingColumns=True)
-    rest = [name for name in without.columns if name not in ("per", "start", "by", *KEYS)]
-    return both.select("per", "start", "by", *KEYS, *rest)
+    made = distributions(
+        published, KEYS, SETS, "fanout", "items", ["deliveries", "blocks"], ["fanout_max"], many="channel"
+    )
+    rest = [name for name in made.columns if name not in ("per", "start", "by", *KEYS)]
+    return made.select("per", "start", "by", *KEYS, *rest)

@@ -36,22 +36,31 @@ def distributions(
     count: str,
     sums: Sequence[str] = (),
     maxima: Sequence[str] = (),
+    many: str | None = None,
 ) -> DataFrame:
     """Return what :func:`quantiles` returns over time, for each of the ``sets`` of ``keys``.
 
     ``rows`` have the time ``at``, the keys, a ``value`` and its ``count``, which is 1, or 0 without a value, and the
-    columns of ``sums`` and ``maxima``.
+    columns of ``sums`` and ``maxima``. ``many`` is a key with so many values, and never null, that it is not mixed with
+    the others: it is alone in its set.
     """
     figures = [*[F.sum(name).alias(name) for name in (count, *sums)], *[F.max(name).alias(name) for name in maxima]]
+    placed = rows.withColumn("start", F.date_trunc("minute", "at")).drop("at").repartition("start")
+    if many is not None:
+        # What is not mixed: the rest of the keys together, and that one.
+        few = [key for key in keys if key != many]
+        placed = by_sets(placed, keys, [few, [many]]).drop("by")
     # Most values of a minute differ: they are sorted as they are, all of a group in one array of numbers, which costs a
     # tenth of rows sorted by group. All of a minute are brought to one place, once. Over hours and days values are
     # counted first, so that there is no end to how many.
-    placed = rows.withColumn("start", F.date_trunc("minute", "at")).drop("at").repartition("start")
-    minutes = placed.groupBy("start", *keys).agg(F.collect_list(value).alias("_values"), *figures)
-    made = by_sets(minutes, keys, sets)
+    arrays = [F.collect_list(value).alias("_values"), *figures]
     group = ["start", "by", *keys]
-    if any(set(chosen) != set(keys) for chosen in sets):
-        made = made.groupBy(*group).agg(F.flatten(F.collect_list("_values")).alias("_values"), *figures)
+    mixed = placed if many is None else placed.where(F.col(many).isNull())
+    made = by_sets(mixed.groupBy("start", *keys).agg(*arrays), keys, [chosen for chosen in sets if many not in chosen])
+    made = made.groupBy(*group).agg(F.flatten(F.collect_list("_values")).alias("_values"), *figures)
+    if many is not None:
+        alone = placed.where(F.col(many).isNotNull()).groupBy("start", *keys).agg(*arrays)
+        made = made.unionByName(alone.withColumn("by", F.lit(many)))
     made = made.withColumn("_values", F.sort_array("_values")).select(
         F.lit("minute").alias("per"),
         *group,
@@ -61,7 +70,7 @@ def distributions(
     )
     # All of a value to one place: each row is there ten times from here on.
     hours = placed.groupBy(F.date_trunc("hour", "start").alias("at"), *keys, value).agg(*figures).repartition(value)
-    longer = per_bucket(by_sets(hours, keys, sets), "at", ("hour", "day"))
+    longer = per_bucket(by_sets(hours, keys, sets, many), "at", ("hour", "day"))
     counted = longer.groupBy("per", "start", "by", *keys, value).agg(*figures)
     return made.unionByName(quantiles(counted, ["per", "start", "by", *keys], value, count, sums, maxima))
 

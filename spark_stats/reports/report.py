@@ -39,10 +39,11 @@ SELDOM: Final = pathlib.Path(__file__).with_name("seldom.json")
 """Says what is left to Java's first compiler."""
 
 SETTINGS: Final = {
+    # Most of what there is in the heap is of no use soon: the more room for it, the less is copied to keep the rest.
     # Java's second compiler is for what runs long: by default it takes longer than a small report. Not the first one
     # alone, which takes a third more time in all for millions of events. The last option: it would say that it has read
     # the file.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000"
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:NewRatio=1 -XX:Tier4InvocationThreshold=50000"
     " -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
     f' -XX:+UnlockDiagnosticVMOptions -XX:CompilerDirectivesFile="{SELDOM}" -XX:-DisplayVMOutput',
     # Small parts, so that what is sorted at a time fits into the memory, however long the range is; where there is
@@ -62,7 +63,7 @@ SETTINGS: Final = {
     "spark.memory.offHeap.size": "384m",
 }
 """Of Spark, for this job."""
-MEMORY: Final = "800m"
+MEMORY: Final = "1100m"
 """Heap for this job, beside which there is the memory of :data:`SETTINGS`."""
 
 TABLES: Final = (
@@ -128,13 +129,17 @@ def make(
     before: dict[str, str] = {}
     try:
         with progress.step("looking for what is missing"):
-            before = _planned(spark, found.rows)
+            before = _planned(spark, found.rows // PART)
             events = Events(spark, found)
+            # Tables of events that are few, or told per minute at once: parts cost more than there is in them.
+            aside = spark.newSession()
+            _planned(aside, found.rows // PART // 16)
+            few = Events(aside, found)
             known = gaps.find(events)
 
         @functools.cache
         def silent() -> gaps.Gaps:
-            return gaps.silences(events, known)
+            return gaps.silences(few, known)
 
         def keep(frame: DataFrame) -> DataFrame:
             kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
@@ -158,9 +163,9 @@ def make(
             "channels": lambda: channels.ranking(
                 *[spark.read.parquet(escaped(into / f"{name}.parquet")) for name in ("deliveries", "subscriptions")]
             ),
-            "traffic": lambda: traffic.course(events),
-            "outcomes": lambda: outcomes.course(events),
-            "recoveries": lambda: recoveries.course(events),
+            "traffic": lambda: traffic.course(few),
+            "outcomes": lambda: outcomes.course(few),
+            "recoveries": lambda: recoveries.course(few),
             "gaps": lambda: gaps.table(silent(), span),
             "coverage": lambda: gaps.coverage(silent(), span),
             "present": lambda: connections.present(events, spells(), at).orderBy("began_at", "instance", "id"),
@@ -193,16 +198,15 @@ def make(
     return Made(span, {name: rows[name] for name in names}, found.rows)
 
 
-def _planned(spark: SparkSession, rows: int) -> dict[str, str]:
-    """Let Spark plan tables of so many events. Returns the settings that there were.
+def _planned(spark: SparkSession, parts: int) -> dict[str, str]:
+    """Let Spark plan tables with so many parts in a shuffle. Returns the settings that there were.
 
     How many there are is known, so plans need not be made again after each step for what came out of it, which takes
     longer than a small report itself.
     """
-    parts = max(4, spark.sparkContext.defaultParallelism, rows // PART)
     settings = {
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": str(parts),
+        "spark.sql.shuffle.partitions": str(max(spark.sparkContext.defaultParallelism, parts)),
         # Names of segments are known: to ask for each of them is quicker than a job that does.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     }
