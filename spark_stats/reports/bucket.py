@@ -8,18 +8,21 @@ null. A bucket at the edge of the range counts with the part that is in the rang
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_stats.reports.span import Span
 
-__all__ = ["MARK", "PERS", "bounded", "by_sets", "grouped", "mark", "per_bucket", "repeated"]
+__all__ = ["MARK", "PERS", "Unpack", "bounded", "by_sets", "grouped", "mark", "per_bucket", "repeated"]
 
 PERS: Final = {"minute": 60, "hour": 3600, "day": 86400}
 """Lengths of buckets in seconds, by name."""
+
+Unpack: TypeAlias = Callable[[DataFrame], DataFrame]
+"""Makes the columns that are wanted of fewer ones: to bring rows to one place takes the longer the more they have."""
 
 
 def by_sets(rows: DataFrame, keys: Sequence[str], sets: Sequence[Sequence[str]], many: str | None = None) -> DataFrame:

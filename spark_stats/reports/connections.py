@@ -54,6 +54,21 @@ class Connections:
         """The name instead of the number."""
         return F.get(F.array(*[F.lit(name) for name in self.names[key]]), F.col(key)).alias(key)
 
+    def place(self) -> Column:
+        """One number for those of all :data:`KEYS`."""
+        number = F.lit(0).cast("bigint")
+        for key in KEYS:
+            number = number * len(self.names[key]) + F.col(key)
+        return number
+
+    def places(self, number: Column) -> dict[str, Column]:
+        """The numbers of the keys again."""
+        found = {}
+        for key in reversed(KEYS):
+            found[key] = (number % len(self.names[key])).cast("int")
+            number = F.floor(number / len(self.names[key]))
+        return found
+
     def named(self, frame: DataFrame) -> DataFrame:
         """Return a frame made of the rows with names instead of numbers."""
         return frame.select(*[self.name(key) if key in KEYS else key for key in frame.columns])
@@ -204,36 +219,56 @@ def _summary(names: _Names) -> list[Column]:
 def course(made: Connections, span: Span) -> DataFrame:
     """Return connections at a time and churn: ``connections_peak``, ``_average`` and ``_last``; ``new``, those whose
     beginning is known; ``gone``, lapsed ones included; ``lapsed``."""
-    began, ended = (F.col(name) >= F.lit(span.since) for name in ("began_at", "ended_at"))
-    begins, told = F.col("_which") == 0, F.col("gone")
+    begins = F.col("_which") == 0
     happened = F.when(begins, F.col("began_at")).otherwise(F.col("ended_at"))
     changes = made.rows.select("*", repeated(2).alias("_which")).select(
-        *KEYS,
-        happened.alias("at"),
-        F.when(begins, 1).otherwise(-1).cast("bigint").alias("connections"),
-        (begins & F.col("known") & began).cast("bigint").alias("new"),
-        (~begins & ended).cast("bigint").alias("gone"),
-        (~begins & ended & ~told).cast("bigint").alias("lapsed"),
+        happened.alias("at"), *made.rows.columns, begins.alias("begins")
     )
-    changes = changes.where(F.col("at").isNotNull())
-    return made.named(levels(changes, KEYS, SETS, ["connections"], span, ["new", "gone", "lapsed"]))
+    flags = [F.col("at") >= F.lit(span.since), F.col("begins"), F.col("known"), F.col("gone")]
+    told = made.place()
+    for flag in flags:
+        told = told * 2 + flag.cast("bigint")
+
+    def unpack(rows: DataFrame) -> DataFrame:
+        within, begins, known, gone = (F.col("told").bitwiseAND(1 << bit) != 0 for bit in range(len(flags) - 1, -1, -1))
+        return rows.select(
+            "at",
+            *[number.alias(key) for key, number in made.places(F.shiftright("told", len(flags))).items()],
+            F.when(begins, 1).otherwise(-1).cast("bigint").alias("connections"),
+            (begins & known & within).cast("bigint").alias("new"),
+            (~begins & within).cast("bigint").alias("gone"),
+            (~begins & within & ~gone).cast("bigint").alias("lapsed"),
+        )
+
+    packed = changes.where(F.col("at").isNotNull()).select("at", told.alias("told"))
+    return made.named(levels(packed, KEYS, SETS, ["connections"], span, ["new", "gone", "lapsed"], unpack=unpack))
 
 
 def lasting(made: Connections, span: Span) -> DataFrame:
     """Return how long connections lasted that ended in a bucket, in ms: ``ended``, ``lasted_mean``, ``_median``,
     ``_p95``, ``_max``. Only those whose beginning and end are known; ``unknown`` is the number of the others."""
     ended = made.rows.where((F.col("ended_at") >= F.lit(span.since)) & (F.col("ended_at") < F.lit(span.until)))
-    sure = F.col("known") & F.col("gone")
     lasted = F.floor((F.unix_micros("ended_at") - F.unix_micros("began_at")) / 1000)
     rows = ended.select(
-        *KEYS,
         F.col("ended_at").alias("at"),
-        F.when(sure, lasted).alias("lasted_max"),
-        sure.cast("bigint").alias("ended"),
-        (~sure).cast("bigint").alias("unknown"),
+        made.place().alias("place"),
+        F.when(F.col("known") & F.col("gone"), lasted).alias("lasted_max"),
     )
-    rows = rows.withColumns({"lasted_sum": F.col("lasted_max"), "lasted": cut(F.col("lasted_max"))})
-    placed = distributions(rows, KEYS, SETS, "lasted", "ended", ["unknown", "lasted_sum"], ["lasted_max"])
+
+    def unpack(rows: DataFrame) -> DataFrame:
+        known = F.col("lasted_max").isNotNull()
+        return rows.select(
+            "start",
+            *[number.alias(key) for key, number in made.places(F.col("place")).items()],
+            "lasted_max",
+            F.col("lasted_max").alias("lasted_sum"),
+            cut(F.col("lasted_max")).alias("lasted"),
+            known.cast("bigint").alias("ended"),
+            (~known).cast("bigint").alias("unknown"),
+        )
+
+    sums = ["unknown", "lasted_sum"]
+    placed = distributions(rows, KEYS, SETS, "lasted", "ended", sums, ["lasted_max"], unpack=unpack)
     mean = F.when(F.col("ended") > 0, F.col("lasted_sum") / F.col("ended"))
     return made.named(placed.withColumn("lasted_mean", mean).drop("lasted_sum"))
 

@@ -25,25 +25,33 @@ SETS: Final = ((), ("instance",), ("transport",), ("channel",), ("instance", "tr
 
 
 def items(events: Events) -> DataFrame:
-    """Return a row per item: ``at``, :data:`KEYS`, ``fanout``, cut to three digits, ``items`` (1), ``deliveries``,
-    ``blocks``, ``fanout_max``."""
+    """Return a row per item: ``at``, :data:`KEYS`, ``deliveries``, ``blocks``."""
     known = F.col("instance").isNotNull() & F.col("channel").isNotNull()
-    count = F.coalesce("count", F.lit(0)).cast("bigint")
-    columns = ("instance", "channel", F.coalesce("transport", F.lit("")).alias("transport"), "blocks")
-    rows = (
+    return (
         events.within("message")
         .where(known)
-        .select(F.col("received_at").alias("at"), *columns, count.alias("deliveries"))
+        .select(
+            F.col("received_at").alias("at"),
+            "instance",
+            "channel",
+            F.coalesce("transport", F.lit("")).alias("transport"),
+            F.coalesce("count", F.lit(0)).cast("bigint").alias("deliveries"),
+            "blocks",
+        )
     )
-    one = F.lit(1).cast("bigint")
-    return rows.withColumns({"items": one, "fanout_max": F.col("deliveries"), "fanout": cut(F.col("deliveries"))})
 
 
 def course(published: DataFrame) -> DataFrame:
     """Return ``items``, ``deliveries``, ``blocks``, ``fanout_median``, ``fanout_p95``, ``fanout_max`` over time, of
     what :func:`items` returns."""
+    sums = ["deliveries", "blocks"]
     made = distributions(
-        published, KEYS, SETS, "fanout", "items", ["deliveries", "blocks"], ["fanout_max"], many="channel"
+        published, KEYS, SETS, "fanout", "items", sums, ["fanout_max"], many="channel", unpack=_counted
     )
     rest = [name for name in made.columns if name not in ("per", "start", "by", *KEYS)]
     return made.select("per", "start", "by", *KEYS, *rest)
+
+
+def _counted(published: DataFrame) -> DataFrame:
+    one = F.lit(1).cast("bigint")
+    return published.withColumns({"items": one, "fanout_max": F.col("deliveries"), "fanout": cut(F.col("deliveries"))})

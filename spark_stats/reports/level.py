@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_stats.reports.bucket import MARK, PERS, bounded, by_sets, mark, per_bucket
+from spark_stats.reports.bucket import MARK, PERS, Unpack, bounded, by_sets, mark, per_bucket
 from spark_stats.reports.span import Span
 
 __all__ = ["levels"]
@@ -29,6 +29,7 @@ def levels(
     span: Span,
     sums: Sequence[str] = (),
     many: str | None = None,
+    unpack: Unpack = lambda rows: rows,
 ) -> DataFrame:
     """Return the course of some numbers.
 
@@ -38,6 +39,7 @@ def levels(
         keys, sets: see :mod:`~spark_stats.reports.bucket`.
         sums: numbers that are not levels, but added up.
         many: a key with so many values that there are about as many changes as seconds with one of them.
+        unpack: makes the columns of ``changes``, which has ``at`` and others.
 
     Returns:
         ``per``, ``start``, ``by``, ``keys``, and for each value ``<value>_peak``, ``<value>_average`` and
@@ -46,26 +48,18 @@ def levels(
     """
     since, until = F.lit(span.since), F.lit(span.until)
     clipped = changes.where(F.col("at") < until).withColumn("at", F.greatest("at", since))
-    # `moment` is when, in µs since midnight, weighted with the change.
-    moment = F.unix_micros("at") % (DAY * 1_000_000)
     parts = [*values, *[f"{value}_moment" for value in values], *sums]
     adding = [F.sum(part).alias(part) for part in parts]
-    rows = clipped.select(
-        *keys,
-        F.date_trunc("second", "at").alias("at"),
-        *values,
-        *[(F.col(value) * moment).alias(f"{value}_moment") for value in values],
-        *sums,
-    )
     # Few rows from here on, however many events there were: one per second and keys at most. Not for the sets of keys
     # with many values, which are not mixed with the others. All of a second are brought to one place, once.
     few = [key for key in keys if key != many]
     mixed = [chosen for chosen in sets if many not in chosen]
-    placed = rows.select(*few, "at", *parts).repartition("at")
+    second = F.date_trunc("second", "at")
+    placed = _parts((clipped if many is None else clipped.drop(many)).repartition(second), unpack, few, values, sums)
     summed = by_sets(placed.groupBy(*few, "at").agg(*adding), few, mixed).groupBy("by", *few, "at").agg(*adding)
     for chosen in sets:
         if many in chosen:
-            alone = by_sets(rows.select(*keys, "at", *parts), keys, [chosen])
+            alone = by_sets(_parts(clipped, unpack, keys, values, sums), keys, [chosen])
             summed = alone.unionByName(summed, allowMissingColumns=True)
     # All rows of a second have what there is at its end.
     group = [*MARK, "by", *keys]
@@ -90,6 +84,21 @@ def levels(
         )
     )
     return _filled(buckets, keys, values, span, sums)
+
+
+def _parts(
+    changes: DataFrame, unpack: Unpack, keys: Sequence[str], values: Sequence[str], sums: Sequence[str]
+) -> DataFrame:
+    """What adds up of changes in a second: what the values change by, that weighted with when, and the ``sums``."""
+    # In µs since midnight.
+    moment = F.unix_micros("at") % (DAY * 1_000_000)
+    return unpack(changes).select(
+        *keys,
+        F.date_trunc("second", "at").alias("at"),
+        *values,
+        *[(F.col(value) * moment).alias(f"{value}_moment") for value in values],
+        *sums,
+    )
 
 
 def _filled(

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_stats.reports.bucket import MARK, by_sets, mark, per_bucket
+from spark_stats.reports.bucket import MARK, Unpack, by_sets, mark, per_bucket
 
 __all__ = ["cut", "distributions", "quantiles"]
 
@@ -37,15 +37,16 @@ def distributions(
     sums: Sequence[str] = (),
     maxima: Sequence[str] = (),
     many: str | None = None,
+    unpack: Unpack = lambda rows: rows,
 ) -> DataFrame:
     """Return what :func:`quantiles` returns over time, for each of the ``sets`` of ``keys``.
 
-    ``rows`` have the time ``at``, the keys, a ``value`` and its ``count``, which is 1, or 0 without a value, and the
-    columns of ``sums`` and ``maxima``. ``many`` is a key with so many values, and never null, that it is not mixed with
-    the others: it is alone in its set.
+    ``rows`` have the time ``at`` and columns of which ``unpack`` makes the keys, a ``value`` and its ``count``, which
+    is 1, or 0 without a value, and the columns of ``sums`` and ``maxima``. ``many`` is a key with so many values, and
+    never null, that it is not mixed with the others: it is alone in its set.
     """
     figures = [*[F.sum(name).alias(name) for name in (count, *sums)], *[F.max(name).alias(name) for name in maxima]]
-    placed = rows.withColumn("start", F.date_trunc("minute", "at")).drop("at").repartition("start")
+    placed = unpack(rows.withColumn("start", F.date_trunc("minute", "at")).drop("at").repartition("start"))
     if many is not None:
         # What is not mixed: the rest of the keys together, and that one.
         few = [key for key in keys if key != many]
