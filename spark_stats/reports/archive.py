@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import importlib.util
 import os
 import pathlib
 import re
@@ -22,8 +23,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Final
-
-import pyspark
 
 from spark_stats.reports import sample
 
@@ -155,12 +154,24 @@ def _stem(home: pathlib.Path, environment: Mapping[str, str]) -> str:
     with contextlib.suppress(FileNotFoundError):
         facts.append((home / "release").read_bytes())
     key = hashlib.sha256("\n".join(map(repr, facts)).encode()).hexdigest()[:12]
-    return f"spark-{pyspark.__version__}-{key}"
+    return f"spark-{_version(jars)}-{key}"
 
 
 def _spark(environment: Mapping[str, str]) -> pathlib.Path:
-    given = environment.get("SPARK_HOME")
-    return pathlib.Path(given) if given else pathlib.Path(pyspark.__file__).parent
+    """The folder of the Spark that Python will use. It is not imported for that: this room is there without it."""
+    if given := environment.get("SPARK_HOME"):
+        return pathlib.Path(given)
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise NotMade("pyspark is missing: pip install 'gripproxy[spark]'")
+    return pathlib.Path(found.origin).parent
+
+
+def _version(jars: pathlib.Path) -> str:
+    """The version of the Spark whose ``jars`` those are, by the name of the one that is in all of them."""
+    for path in jars.glob("spark-core_*.jar"):
+        return path.stem.rpartition("-")[2]
+    raise NotMade(f"{jars} has no spark-core: is pyspark installed with its jars, and SPARK_HOME, if set, right?")
 
 
 def _has_own(home: pathlib.Path) -> bool:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import pathlib
 import shutil
+import sys
 
 import pytest
 
@@ -29,6 +30,7 @@ def runtime(home: pathlib.Path, version: str = "17", own: bool = True) -> pathli
 def environment(tmp_path: pathlib.Path) -> dict[str, str]:
     """One with a Spark."""
     (tmp_path / "spark" / "jars").mkdir(parents=True)
+    (tmp_path / "spark" / "jars" / "spark-core_2.13-4.3.0.jar").touch()
     return {"XDG_CACHE_HOME": str(tmp_path / "cache"), "SPARK_HOME": str(tmp_path / "spark")}
 
 
@@ -65,6 +67,27 @@ def test_it_is_for_one_java_one_spark_and_the_same_classes(tmp_path: pathlib.Pat
     other = shutil.copytree(tmp_path / "spark", tmp_path / "spark 2")
     assert archive.find(home, {**environment, "SPARK_HOME": str(other)}) is None
     (home / "release").write_text('JAVA_VERSION="17.0.1"')
+    assert archive.find(home, environment) is None
+
+
+def test_its_name_says_which_spark_it_is_for(tmp_path: pathlib.Path, environment: dict[str, str]) -> None:
+    home = runtime(tmp_path / "java")
+    assert put(home, environment).name.startswith("spark-4.3.0-")
+    (tmp_path / "spark" / "jars" / "spark-core_2.13-4.3.0.jar").unlink()
+    with pytest.raises(NotMade, match=r"jars has no spark-core: .*SPARK_HOME"):
+        archive.make(home, environment)
+    assert archive.find(home, environment) is None
+
+
+def test_without_a_spark_there_is_none_and_it_is_said_how_to_get_one(
+    tmp_path: pathlib.Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = runtime(tmp_path / "java")
+    del environment["SPARK_HOME"]
+    monkeypatch.setattr("sys.path", [])
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    with pytest.raises(NotMade, match=r"pyspark is missing: pip install 'gripproxy\[spark\]'"):
+        archive.make(home, environment)
     assert archive.find(home, environment) is None
 
 
