@@ -2,11 +2,12 @@
 
     python bench/report.py                              # 1 and 10 million events, as many cores as there are
     python bench/report.py --events 1000000 --cores 1
+    python bench/report.py --unprepared                 # without what `python -m spark_stats prepare` makes
 
 The record is made up by tests/spark/traffic.py: six hours, in segments of five minutes as the recorder makes them by
 default. The report has all its tables and the page. DuckDB makes one of them, deliveries, into Parquet, and so does
 Spark alone; the two must be equal. Times are of the clock and of the processors (all processes together), which says
-more on a busy machine.
+more on a busy machine. Java's classes are prepared first, where they are not yet, and that is not counted.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import duckdb
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from spark_stats.reports import deliveries, page  # noqa: E402
+from spark_stats.reports import archive, deliveries, java, page  # noqa: E402
 from spark_stats.reports.events import Events  # noqa: E402
 from spark_stats.reports.inventory import inventory  # noqa: E402
 from spark_stats.reports.report import MEMORY, SETTINGS, make  # noqa: E402
@@ -114,6 +115,20 @@ class Took:
         return f"{self.seconds:.1f} s, {self.spent:.1f} s of processors, {events / self.seconds:,.0f} events/s"
 
 
+def prepare(wanted: bool, none: str) -> None:
+    """See to it that Java's classes are prepared, if it is ``wanted``, or else that nothing is found in ``none``."""
+    if not wanted:
+        os.environ["XDG_CACHE_HOME"] = none
+        print("Java's classes are not prepared")
+        return
+    home = java.find()
+    found = archive.find(home)
+    if found is None:
+        print("Java's classes are being prepared", flush=True)
+        found = archive.make(home)
+    print(f"Java's classes are prepared: {found}")
+
+
 def run(events: int, cores: int, memory: str) -> Took:
     """One report, in this process; prints what it took."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
@@ -177,12 +192,18 @@ def main() -> int:
     parser.add_argument("--events", type=int, nargs="+", default=[1_000_000, 10_000_000], help="sizes, in order")
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), help="threads of Spark and DuckDB")
     parser.add_argument("--memory", default=MEMORY, help="Java heap")
+    parser.add_argument("--unprepared", action="store_true", help="Java without its prepared classes")
     given = parser.parse_args()
     took = []
-    for events in given.events:
-        # Each in a process of its own, with a memory and a Java of its own.
-        with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            took.append(pool.submit(run, events, given.cores, given.memory).result())
+    with tempfile.TemporaryDirectory(prefix="bench-") as none:
+        try:
+            prepare(not given.unprepared, none)
+        except (java.NoJava, archive.NotMade) as e:
+            raise SystemExit(str(e)) from e
+        for events in given.events:
+            # Each in a process of its own, with a memory and a Java of its own.
+            with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                took.append(pool.submit(run, events, given.cores, given.memory).result())
     if len(took) == 1:
         return 0
     more = given.events[-1] / given.events[0]

@@ -8,7 +8,7 @@ null. A bucket at the edge of the range counts with the part that is in the rang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame
@@ -16,7 +16,19 @@ from pyspark.sql import functions as F
 
 from spark_stats.reports.span import Span
 
-__all__ = ["MARK", "PERS", "Unpack", "bounded", "by_sets", "grouped", "mark", "per_bucket", "repeated"]
+__all__ = [
+    "MARK",
+    "PERS",
+    "Unpack",
+    "bounded",
+    "by_sets",
+    "grouped",
+    "length",
+    "mark",
+    "named",
+    "per_bucket",
+    "repeated",
+]
 
 PERS: Final = {"minute": 60, "hour": 3600, "day": 86400}
 """Lengths of buckets in seconds, by name."""
@@ -25,45 +37,61 @@ Unpack: TypeAlias = Callable[[DataFrame], DataFrame]
 """Makes the columns that are wanted of fewer ones: to bring rows to one place takes the longer the more they have."""
 
 
-def by_sets(rows: DataFrame, keys: Sequence[str], sets: Sequence[Sequence[str]], many: str | None = None) -> DataFrame:
-    """Repeat every row for each set of keys: adds the column ``by`` and makes the other ``keys`` null.
+def by_sets(
+    rows: DataFrame,
+    keys: Sequence[str],
+    sets: Sequence[Sequence[str]],
+    only: Sequence[Sequence[str]] | None = None,
+    many: str | None = None,
+) -> DataFrame:
+    """Repeat every row for each set of keys, or for those that are in ``only``: adds the column ``by`` and makes the
+    other ``keys`` null. In ``by`` is the place of the set in ``sets``, for :func:`named`.
 
     ``many`` is a key that some rows have and others not: rows that have it are repeated for the sets with it only, the
     others for the sets without it.
     """
     rest = [column for column in rows.columns if column not in keys]
-    names = ["+".join(chosen) or "all" for chosen in sets]
-    which = [[place for place, chosen in enumerate(sets) if key in chosen] for key in keys]
-    chosen = [
-        F.when(F.col("_set").isin(places), F.col(key)).alias(key) if len(places) < len(sets) else F.col(key)
-        for key, places in zip(keys, which, strict=True)
-    ]
-    which_set = repeated(len(sets))
+    wanted = [place for place, chosen in enumerate(sets) if only is None or chosen in only]
+    chosen = []
+    for key in keys:
+        having = [place for place in wanted if key in sets[place]]
+        kept = F.col(key) if having == wanted else F.when(F.col("by").isin(having), F.col(key))
+        chosen.append(kept.alias(key))
+    which = _each(wanted)
     if many is not None:
-        having, others = (
-            [place for place, chosen in enumerate(sets) if (many in chosen) is has] for has in (True, False)
+        having, others = ([place for place in wanted if (many in sets[place]) is has] for has in (True, False))
+        which = F.explode(
+            F.when(F.col(many).isNull(), F.array(*map(F.lit, others))).otherwise(F.array(*map(F.lit, having)))
         )
-        numbers = F.when(F.col(many).isNull(), F.array(*map(F.lit, others))).otherwise(F.array(*map(F.lit, having)))
-        which_set = F.explode(numbers)
-    return rows.select("*", which_set.alias("_set")).select(
-        F.get(F.array(*map(F.lit, names)), F.col("_set")).alias("by"), *chosen, *rest
-    )
+    return rows.select("*", which.alias("by")).select("by", *chosen, *rest)
 
 
 def repeated(times: int) -> Column:
     """Repeat every row, numbered from 0. Numbers, and not what the copies consist of, which would be made first, for
     every row anew."""
-    return F.explode(F.array(*map(F.lit, range(times))))
+    return _each(range(times))
+
+
+def _each(numbers: Iterable[int]) -> Column:
+    return F.explode(F.array(*map(F.lit, numbers)))
 
 
 def per_bucket(rows: DataFrame, at: str, pers: Sequence[str] = tuple(PERS)) -> DataFrame:
-    """Repeat every row for each of ``pers``: adds ``per`` and ``start`` of the bucket with the time ``at``."""
-    which = F.col("_bucket")
+    """Repeat every row for each of ``pers``: adds ``per``, its place in :data:`PERS`, for :func:`named`, and ``start``
+    of the bucket with the time ``at``."""
+    places = [list(PERS).index(per) for per in pers]
     start = F.lit(None)
-    for place, per in enumerate(pers):
-        start = F.when(which == place, F.date_trunc(per, at)).otherwise(start)
-    return rows.select("*", repeated(len(pers)).alias("_bucket")).select(
-        F.get(F.array(*map(F.lit, pers)), which).alias("per"), start.alias("start"), *rows.columns
+    for place, per in zip(places, pers, strict=True):
+        start = F.when(F.col("per") == place, F.date_trunc(per, at)).otherwise(start)
+    return rows.select("*", _each(places).alias("per")).select("per", start.alias("start"), *rows.columns)
+
+
+def named(rows: DataFrame, sets: Sequence[Sequence[str]]) -> DataFrame:
+    """Return the rows with names instead of the numbers in ``by``, and in ``per``, if there is one. Rows are compared
+    and brought together by numbers, which is quicker."""
+    names = {"per": list(PERS), "by": ["+".join(chosen) or "all" for chosen in sets]}
+    return rows.withColumns(
+        {name: F.get(F.array(*map(F.lit, found)), F.col(name)) for name, found in names.items() if name in rows.columns}
     )
 
 
@@ -120,11 +148,15 @@ MARK: Final = ("_hash", "_check")
 """The columns of :func:`mark`."""
 
 
+def length() -> Column:
+    """Seconds of the bucket of a row, of whose ``per`` there is the number."""
+    return F.get(F.array(*map(F.lit, PERS.values())), F.col("per"))
+
+
 def bounded(span: Span) -> tuple[Column, Column]:
-    """Begin and end of the bucket of a row (``per``, ``start``) within the span, in seconds since 1970."""
+    """Begin and end of the bucket of a row (``per``, as a number, ``start``) within the span, in seconds since 1970."""
     start = F.unix_seconds("start")
-    length = F.element_at(F.create_map(*[F.lit(x) for pair in PERS.items() for x in pair]), F.col("per"))
     return (
         F.greatest(start, F.lit(int(span.since.timestamp()))),
-        F.least(start + length, F.lit(int(span.until.timestamp()))),
+        F.least(start + length(), F.lit(int(span.until.timestamp()))),
     )

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_stats.reports.bucket import MARK, PERS, Unpack, bounded, by_sets, mark, per_bucket
+from spark_stats.reports.bucket import MARK, PERS, Unpack, bounded, by_sets, length, mark, named, per_bucket
 from spark_stats.reports.span import Span
 
 __all__ = ["levels"]
@@ -56,10 +56,10 @@ def levels(
     mixed = [chosen for chosen in sets if many not in chosen]
     second = F.date_trunc("second", "at")
     placed = _parts((clipped if many is None else clipped.drop(many)).repartition(second), unpack, few, values, sums)
-    summed = by_sets(placed.groupBy(*few, "at").agg(*adding), few, mixed).groupBy("by", *few, "at").agg(*adding)
+    summed = by_sets(placed.groupBy(*few, "at").agg(*adding), few, sets, mixed).groupBy("by", *few, "at").agg(*adding)
     for chosen in sets:
         if many in chosen:
-            alone = by_sets(_parts(clipped, unpack, keys, values, sums), keys, [chosen])
+            alone = by_sets(_parts(clipped, unpack, keys, values, sums), keys, sets, [chosen])
             summed = alone.unionByName(summed, allowMissingColumns=True)
     # All rows of a second have what there is at its end.
     group = [*MARK, "by", *keys]
@@ -83,7 +83,7 @@ def levels(
             *adding,
         )
     )
-    return _filled(buckets, keys, values, span, sums)
+    return named(_filled(buckets, keys, values, span, sums), sets)
 
 
 def _parts(
@@ -110,7 +110,6 @@ def _filled(
 ) -> DataFrame:
     """Add buckets in which nothing changes but there is something, and what each bucket begins with."""
     order = Window.partitionBy(*MARK, "per").orderBy("start")
-    length = F.element_at(F.create_map(*[F.lit(x) for pair in PERS.items() for x in pair]), F.col("per"))
     following = F.coalesce(F.lead(F.unix_seconds("start")).over(order), F.lit(int(span.until.timestamp())))
     before = {f"{value}_before": F.coalesce(F.lag(f"{value}_last").over(order), F.lit(0)) for value in values}
     holds = F.lit(False)
@@ -118,34 +117,44 @@ def _filled(
         holds = holds | (F.col(f"{value}_last") != 0)
     begin = F.unix_seconds("start")
     last = F.when(
-        holds, F.greatest(begin, begin + F.floor((F.col("following") - begin - 1) / length) * length)
+        holds, F.greatest(begin, begin + F.floor((F.col("following") - begin - 1) / length()) * length())
     ).otherwise(begin)
-    spread = (
-        buckets.withColumns({"following": following, **before})
-        .withColumn("own", F.col("start"))
-        .withColumn("start", F.explode(F.sequence(begin, last, length)))
-        .withColumn("start", F.timestamp_seconds("start"))
-    )
     first, end = bounded(span)
     seconds = end - first
-    own = F.col("start") == F.col("own")
     # Nothing changed in the first second: what there was before is what there was at its end.
     quiet_first = F.unix_seconds("first_change") > first
-    made = []
+    figures: dict[str, Column] = {}
+    shown = F.lit(False)
     for value in values:
-        now, at_first = F.col(f"{value}_last"), F.col(f"{value}_before")
+        at_first = F.col(f"{value}_before")
         peak = F.greatest(f"{value}_peak", F.when(quiet_first, at_first))
-        made.append(F.when(own, peak).otherwise(now).alias(f"{value}_peak"))
         # What each change makes of the rest of the bucket.
         since_midnight = end - (begin - begin % DAY)
         rest = F.col(value) * since_midnight * 1_000_000 - F.col(f"{value}_moment")
-        area = F.when(own, rest / 1e6 + at_first * seconds).otherwise(now * seconds)
-        made.append((area / seconds).alias(f"{value}_average"))
-        made.append(now.alias(f"{value}_last"))
-    made += [F.when(own, F.col(name)).otherwise(F.lit(0)).alias(name) for name in sums]
-    shown = F.lit(False)
-    for value in values:
-        shown = shown | (F.col(f"{value}_peak") != 0) | (F.col(f"{value}_average") != 0)
+        average = (rest / 1e6 + at_first * seconds) / seconds
+        figures |= {f"{value}_peak": peak, f"{value}_average": average}
+        shown = shown | (peak != 0) | (average != 0)
     for name in sums:
         shown = shown | (F.col(name) != 0)
-    return spread.select("per", "start", "by", *keys, *made).where(shown)
+    own = F.col("_at") == F.col("own")
+    # All that is to be calculated is, before a bucket is repeated for those in which nothing changes.
+    known = buckets.withColumns({"following": following, **before}).select(
+        "per",
+        "by",
+        *keys,
+        begin.alias("own"),
+        F.sequence(begin, last, length().cast("bigint")).alias("starts"),
+        *[made.alias(name) for name, made in figures.items()],
+        *[f"{value}_last" for value in values],
+        *sums,
+        shown.alias("shown"),
+    )
+    made = []
+    for value in values:
+        now = F.col(f"{value}_last")
+        made.append(F.when(own, F.col(f"{value}_peak")).otherwise(now).alias(f"{value}_peak"))
+        made.append(F.when(own, F.col(f"{value}_average")).otherwise(now.cast("double")).alias(f"{value}_average"))
+        made.append(now)
+    made += [F.when(own, F.col(name)).otherwise(F.lit(0)).alias(name) for name in sums]
+    spread = known.select("*", F.explode("starts").alias("_at")).where(~own | F.col("shown"))
+    return spread.select("per", F.timestamp_seconds("_at").alias("start"), "by", *keys, *made)

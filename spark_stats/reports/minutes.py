@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_stats.reports import connections, deliveries, outcomes, recoveries, subscriptions, traffic
-from spark_stats.reports.bucket import by_sets
+from spark_stats.reports.bucket import by_sets, named
 from spark_stats.reports.events import DDL, Events, escaped, prepared, summary
 from spark_stats.reports.inventory import Inventory, Seen
 from spark_stats.reports.position import Round, Segment
@@ -130,10 +130,9 @@ class Minutes(Events):
             F.coalesce("instance", F.lit("")).alias("instance"),
             F.date_trunc("minute", "received_at").alias("start"),
         ).agg(F.count("*").alias("events"))
-        made = (
-            by_sets(minutes, keys, [("type",), keys]).groupBy("start", "by", *keys).agg(F.sum("events").alias("events"))
-        )
-        return made.select(F.lit("minute").alias("per"), "start", "by", *keys, "events")
+        sets = [("type",), keys]
+        made = by_sets(minutes, keys, sets).groupBy("start", "by", *keys).agg(F.sum("events").alias("events"))
+        return named(made, sets).select(F.lit("minute").alias("per"), "start", "by", *keys, "events")
 
     @functools.cached_property
     def spells(self) -> connections.Connections:

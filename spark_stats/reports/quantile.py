@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_stats.reports.bucket import MARK, Unpack, by_sets, mark, per_bucket
+from spark_stats.reports.bucket import MARK, PERS, Unpack, by_sets, mark, named, per_bucket
 
 __all__ = ["cut", "distributions", "quantiles"]
 
@@ -47,33 +47,34 @@ def distributions(
     """
     figures = [*[F.sum(name).alias(name) for name in (count, *sums)], *[F.max(name).alias(name) for name in maxima]]
     placed = unpack(rows.withColumn("start", F.date_trunc("minute", "at")).drop("at").repartition("start"))
-    if many is not None:
-        # What is not mixed: the rest of the keys together, and that one.
-        few = [key for key in keys if key != many]
-        placed = by_sets(placed, keys, [few, [many]]).drop("by")
     # Most values of a minute differ: they are sorted as they are, all of a group in one array of numbers, which costs a
     # tenth of rows sorted by group. All of a minute are brought to one place, once. Over hours and days values are
     # counted first, so that there is no end to how many.
     arrays = [F.collect_list(value).alias("_values"), *figures]
-    group = ["start", "by", *keys]
-    mixed = placed if many is None else placed.where(F.col(many).isNull())
-    made = by_sets(mixed.groupBy("start", *keys).agg(*arrays), keys, [chosen for chosen in sets if many not in chosen])
-    made = made.groupBy(*group).agg(F.flatten(F.collect_list("_values")).alias("_values"), *figures)
+    few = [key for key in keys if key != many]
+    mixed = [chosen for chosen in sets if many not in chosen]
+    made = by_sets(placed.groupBy("start", *few).agg(*arrays), few, sets, mixed)
+    made = made.groupBy("start", "by", *few).agg(F.flatten(F.collect_list("_values")).alias("_values"), *figures)
     if many is not None:
-        alone = placed.where(F.col(many).isNotNull()).groupBy("start", *keys).agg(*arrays)
-        made = made.unionByName(alone.withColumn("by", F.lit(many)))
+        of_many = next(place for place, chosen in enumerate(sets) if many in chosen)
+        alone = placed.groupBy("start", many).agg(*arrays).withColumn("by", F.lit(of_many))
+        made = made.unionByName(alone, allowMissingColumns=True)
+    group = ["start", "by", *keys]
     made = made.withColumn("_values", F.sort_array("_values")).select(
-        F.lit("minute").alias("per"),
+        F.lit(list(PERS).index("minute")).alias("per"),
         *group,
         _placed("_values", 1, 2).alias(f"{value}_median"),
         _placed("_values", 19, 20).alias(f"{value}_p95"),
         *[name for name in made.columns if name not in (*group, "_values")],
     )
+    if many is not None:
+        # What is not mixed: the rest of the keys together, and that one.
+        placed = by_sets(placed, keys, [few, [many]]).drop("by")
     # All of a value to one place: each row is there ten times from here on.
     hours = placed.groupBy(F.date_trunc("hour", "start").alias("at"), *keys, value).agg(*figures).repartition(value)
-    longer = per_bucket(by_sets(hours, keys, sets, many), "at", ("hour", "day"))
+    longer = per_bucket(by_sets(hours, keys, sets, many=many), "at", ("hour", "day"))
     counted = longer.groupBy("per", "start", "by", *keys, value).agg(*figures)
-    return made.unionByName(quantiles(counted, ["per", "start", "by", *keys], value, count, sums, maxima))
+    return named(made.unionByName(quantiles(counted, ["per", "start", "by", *keys], value, count, sums, maxima)), sets)
 
 
 def _placed(values: str, of: int, among: int) -> Column:

@@ -19,7 +19,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_stats.reports.bucket import by_sets, per_bucket
+from spark_stats.reports.bucket import by_sets, named, per_bucket
 from spark_stats.reports.events import Events
 from spark_stats.schema import MAX_FIGURE
 
@@ -45,7 +45,8 @@ def course(events: Events) -> DataFrame:
     )
     sums = [F.sum(name).alias(name) for name in FIGURES]
     minutes = rows.groupBy(*KEYS, "at").agg(*sums)
-    return per_bucket(by_sets(minutes, KEYS, SETS), "at").groupBy("per", "start", "by", *KEYS).agg(*sums)
+    made = per_bucket(by_sets(minutes, KEYS, SETS), "at").groupBy("per", "start", "by", *KEYS).agg(*sums)
+    return named(made, SETS)
 
 
 def _number(name: str) -> Column:
