@@ -156,5 +156,6 @@ def _filled(
         made.append(F.when(own, F.col(f"{value}_average")).otherwise(now.cast("double")).alias(f"{value}_average"))
         made.append(now)
     made += [F.when(own, F.col(name)).otherwise(F.lit(0)).alias(name) for name in sums]
-    spread = known.select("*", F.explode("starts").alias("_at")).where(~own | F.col("shown"))
+    # None is empty. Of a plain explode, Spark would make sure of it, by calculating them twice.
+    spread = known.select("*", F.explode_outer("starts").alias("_at")).where(~own | F.col("shown"))
     return spread.select("per", F.timestamp_seconds("_at").alias("start"), "by", *keys, *made)

@@ -47,18 +47,23 @@ def distributions(
     """
     figures = [*[F.sum(name).alias(name) for name in (count, *sums)], *[F.max(name).alias(name) for name in maxima]]
     placed = unpack(rows.withColumn("start", F.date_trunc("minute", "at")).drop("at").repartition("start"))
+    few = [key for key in keys if key != many]
+    if many is not None:
+        # What is not mixed: the rest of the keys together, and that one. Once for all that is made of it: if each took
+        # what it needs, Spark would read the record for each.
+        placed = by_sets(placed, keys, [few, [many]]).drop("by")
     # Most values of a minute differ: they are sorted as they are, all of a group in one array of numbers, which costs a
     # tenth of rows sorted by group. All of a minute are brought to one place, once. Over hours and days values are
     # counted first, so that there is no end to how many.
     arrays = [F.collect_list(value).alias("_values"), *figures]
-    few = [key for key in keys if key != many]
     mixed = [chosen for chosen in sets if many not in chosen]
-    made = by_sets(placed.groupBy("start", *few).agg(*arrays), few, sets, mixed)
-    made = made.groupBy("start", "by", *few).agg(F.flatten(F.collect_list("_values")).alias("_values"), *figures)
+    together = placed if many is None else placed.where(F.col(many).isNull())
+    made = by_sets(together.groupBy("start", *keys).agg(*arrays), keys, sets, mixed)
+    made = made.groupBy("start", "by", *keys).agg(F.flatten(F.collect_list("_values")).alias("_values"), *figures)
     if many is not None:
         of_many = next(place for place, chosen in enumerate(sets) if many in chosen)
-        alone = placed.groupBy("start", many).agg(*arrays).withColumn("by", F.lit(of_many))
-        made = made.unionByName(alone, allowMissingColumns=True)
+        alone = placed.where(F.col(many).isNotNull()).groupBy("start", *keys).agg(*arrays)
+        made = made.unionByName(alone.withColumn("by", F.lit(of_many)))
     group = ["start", "by", *keys]
     made = made.withColumn("_values", F.sort_array("_values")).select(
         F.lit(list(PERS).index("minute")).alias("per"),
@@ -67,9 +72,6 @@ def distributions(
         _placed("_values", 19, 20).alias(f"{value}_p95"),
         *[name for name in made.columns if name not in (*group, "_values")],
     )
-    if many is not None:
-        # What is not mixed: the rest of the keys together, and that one.
-        placed = by_sets(placed, keys, [few, [many]]).drop("by")
     # All of a value to one place: each row is there ten times from here on.
     hours = placed.groupBy(F.date_trunc("hour", "start").alias("at"), *keys, value).agg(*figures).repartition(value)
     longer = per_bucket(by_sets(hours, keys, sets, many=many), "at", ("hour", "day"))
