@@ -134,7 +134,7 @@ def _add_spark(command: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="where Spark works: local[N], spark://host:port (default: local[*])",
     )
-    command.add_argument("--memory", help="Java heap of the driver (default: 800m for a report, 1g for a stream)")
+    command.add_argument("--memory", help="Java heap of the driver (default: 1100m for a report, 1g for a stream)")
 
 
 def _moment(text: str) -> datetime.datetime:
