@@ -7,6 +7,7 @@ import itertools
 from collections import defaultdict
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.conftest import AT, SPAN, Reported
@@ -300,3 +301,20 @@ def test_days_are_of_utc(reported: Reported) -> None:
     assert starts == {
         int(datetime.datetime(2026, 11, day, tzinfo=datetime.UTC).timestamp()) * SECOND for day in (19, 20)
     }
+
+
+@pytest.mark.parametrize(
+    "name", ["connections", "connection_time", "subscriptions", "deliveries", "traffic", "outcomes", "recoveries"]
+)
+def test_rows_are_in_order(reported: Reported, name: str) -> None:
+    there = pq.read_schema(reported.into / f"{name}.parquet").names
+    keys = [key for key in ("instance", "channel", "route", "mode", "transport", "outcome") if key in there]
+    found = table(reported, name, "per", "by", "start", *keys)
+    # Short names first, then the earlier bucket; what a row is not for stands before what it is for.
+    wanted = sorted(
+        found,
+        key=lambda row: (len(str(row[0])), len(str(row[1])), row[2], *[(each is not None, each) for each in row[3:]]),
+    )
+    assert found == wanted
+    kinds = [kind for kind, _ in itertools.groupby(row[:2] for row in found)]
+    assert len(kinds) == len(set(kinds))
