@@ -29,7 +29,8 @@ import duckdb
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from spark_stats.reports import archive, deliveries, java, page  # noqa: E402
+from spark_stats.__main__ import main as spark_stats  # noqa: E402
+from spark_stats.reports import deliveries, page  # noqa: E402
 from spark_stats.reports.events import Events  # noqa: E402
 from spark_stats.reports.inventory import inventory  # noqa: E402
 from spark_stats.reports.report import MEMORY, SETTINGS, make  # noqa: E402
@@ -115,20 +116,6 @@ class Took:
         return f"{self.seconds:.1f} s, {self.spent:.1f} s of processors, {events / self.seconds:,.0f} events/s"
 
 
-def prepare(wanted: bool, none: str) -> None:
-    """See to it that Java's classes are prepared, if it is ``wanted``, or else that nothing is found in ``none``."""
-    if not wanted:
-        os.environ["XDG_CACHE_HOME"] = none
-        print("Java's classes are not prepared")
-        return
-    home = java.find()
-    found = archive.find(home)
-    if found is None:
-        print("Java's classes are being prepared", flush=True)
-        found = archive.make(home)
-    print(f"Java's classes are prepared: {found}")
-
-
 def run(events: int, cores: int, memory: str) -> Took:
     """One report, in this process; prints what it took."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
@@ -196,10 +183,11 @@ def main() -> int:
     given = parser.parse_args()
     took = []
     with tempfile.TemporaryDirectory(prefix="bench-") as none:
-        try:
-            prepare(not given.unprepared, none)
-        except (java.NoJava, archive.NotMade) as e:
-            raise SystemExit(str(e)) from e
+        if given.unprepared:
+            os.environ["XDG_CACHE_HOME"] = none
+            print("Java's classes are not prepared")
+        elif spark_stats(["prepare"]):
+            return 1
         for events in given.events:
             # Each in a process of its own, with a memory and a Java of its own.
             with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:

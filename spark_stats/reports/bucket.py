@@ -8,7 +8,7 @@ null. A bucket at the edge of the range counts with the part that is in the rang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame
@@ -72,8 +72,8 @@ def repeated(times: int) -> Column:
     return _each(range(times))
 
 
-def _each(numbers: Iterable[int]) -> Column:
-    return F.explode(F.array(*map(F.lit, numbers)))
+def _each(numbers: Sequence[int]) -> Column:
+    return F.explode(F.array(*map(F.lit, numbers))) if len(numbers) > 1 else F.lit(numbers[0])
 
 
 def per_bucket(rows: DataFrame, at: str, pers: Sequence[str] = tuple(PERS)) -> DataFrame:

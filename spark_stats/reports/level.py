@@ -57,10 +57,10 @@ def levels(
     second = F.date_trunc("second", "at")
     placed = _parts((clipped if many is None else clipped.drop(many)).repartition(second), unpack, few, values, sums)
     summed = by_sets(placed.groupBy(*few, "at").agg(*adding), few, sets, mixed).groupBy("by", *few, "at").agg(*adding)
-    for chosen in sets:
-        if many in chosen:
-            alone = by_sets(_parts(clipped, unpack, keys, values, sums), keys, sets, [chosen])
-            summed = alone.unionByName(summed, allowMissingColumns=True)
+    if many is not None:
+        having = [chosen for chosen in sets if many in chosen]
+        alone = by_sets(_parts(clipped, unpack, keys, values, sums), keys, sets, having)
+        summed = alone.unionByName(summed, allowMissingColumns=True)
     # All rows of a second have what there is at its end.
     group = [*MARK, "by", *keys]
     order = Window.partitionBy(*MARK).orderBy("at").rangeBetween(Window.unboundedPreceding, Window.currentRow)

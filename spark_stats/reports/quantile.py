@@ -61,9 +61,9 @@ def distributions(
     made = by_sets(together.groupBy("start", *keys).agg(*arrays), keys, sets, mixed)
     made = made.groupBy("start", "by", *keys).agg(F.flatten(F.collect_list("_values")).alias("_values"), *figures)
     if many is not None:
-        of_many = next(place for place, chosen in enumerate(sets) if many in chosen)
+        having = [chosen for chosen in sets if many in chosen]
         alone = placed.where(F.col(many).isNotNull()).groupBy("start", *keys).agg(*arrays)
-        made = made.unionByName(alone.withColumn("by", F.lit(of_many)))
+        made = made.unionByName(by_sets(alone, keys, sets, having))
     group = ["start", "by", *keys]
     made = made.withColumn("_values", F.sort_array("_values")).select(
         F.lit(list(PERS).index("minute")).alias("per"),

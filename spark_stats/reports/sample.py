@@ -13,11 +13,12 @@ from spark_stats.reports.span import Span
 from spark_stats.schema import OWN, SCHEMA
 from spark_stats.segment import Segments
 
-__all__ = ["NOON", "write"]
+__all__ = ["LENGTH", "NOON", "write"]
 
 NOON: Final = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 """When it begins."""
 LENGTH: Final = datetime.timedelta(minutes=20)
+"""How long it goes on."""
 HALF: Final = datetime.timedelta(minutes=10)
 """Each half has segments of its own."""
 
