@@ -18,6 +18,7 @@ import orjson
 
 from gripproxy import __version__
 from gripproxy.grip.item import ItemError, parse_json
+from gripproxy.grip.response import FINAL_MAX, FINAL_MIN
 from gripproxy.sender import Audience, Batch, HttpSender, PublishError, Sender, ZmqSender, why
 
 __all__ = ["Progress", "build_item", "main", "read_item", "read_lines"]
@@ -109,7 +110,11 @@ def _spread(argv: Sequence[str]) -> list[str]:
 
 
 def build_item(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the item that the options of one message describe, as JSON has it. Raises PublishError."""
+    """Return the item that the options of one message describe, as JSON has it.
+
+    Raises:
+        PublishError: an option is wrong, or the item is one that would be refused.
+    """
     item: dict[str, Any] = {"channel": _text("channel", options.channel), "formats": _formats(options)}
     if options.id:
         item["id"] = _text("--id", options.id)
@@ -127,6 +132,11 @@ def build_item(options: argparse.Namespace) -> dict[str, Any]:
         meta["sender"] = _text("--sender", options.sender)
     if meta:
         item["meta"] = meta
+    try:
+        parse_json(item)
+    except ItemError as error:
+        # Over ZeroMQ it would be skipped, and the command be none the wiser.
+        raise PublishError(str(error)) from error
     return item
 
 
@@ -192,8 +202,8 @@ def _text(name: str, value: str) -> str:
 
 
 def _code(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 999:
-        raise PublishError(f"--code must be a number from 0 to 999, not '{text}'")
+    if len(text) != 3 or not text.isascii() or not text.isdigit() or not FINAL_MIN <= int(text) <= FINAL_MAX:
+        raise PublishError(f"--code must be a final status, {FINAL_MIN} to {FINAL_MAX}, not '{text}'")
     return int(text)
 
 

@@ -52,7 +52,7 @@ _OVER_HTTP_DROPPED: Final = frozenset(
         b"content-bytes-replayed",
     )
 )
-_LINE_BREAK: Final = re.compile(rb"[\r\n\0]")
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _MARK: Final = b"eb9bf0f5-"
 
 
@@ -75,13 +75,14 @@ def _kind(drops: frozenset[bytes], over_http: bool, name: bytes) -> int:
 def grip_last(last_ids: Sequence[tuple[bytes, bytes]]) -> bytes:
     """Return the Grip-Last lines for (channel, last id) pairs (docs/grip.md §6.5).
 
-    Published ids are any text; one with a line break would become a header of its own, and is left out.
+    Published ids are any text. One with a line break would become a header of its own: it is left out, as is one with
+    another control character, which no header may have (RFC 9110 §5.5).
     """
     return b"".join(
         [
             b"Grip-Last: %b; last-id=%b\r\n" % pair
             for pair in last_ids
-            if not _LINE_BREAK.search(pair[0]) and not _LINE_BREAK.search(pair[1])
+            if not _CONTROL.search(pair[0]) and not _CONTROL.search(pair[1])
         ]
     )
 

@@ -67,7 +67,7 @@ _Header = tuple[bytes, bytes]
 # One directive: %% | %X | %(text)X, where \ in the text takes the next byte as it is.
 _DIRECTIVE: Final = re.compile(rb"%(?:(%)|([A-Za-z])|\(([^\\)]*+(?:\\.[^\\)]*+)*+)\)(.))", re.DOTALL)
 _ESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL)
-_UNSAFE: Final = re.compile(rb"[\r\n\0]")
+_UNSAFE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class FilterError(Exception):

@@ -16,7 +16,7 @@ import orjson
 
 from gripproxy.grip.headers import Headers, ParamsError, param, parse_all_params, parse_params, split_list
 from gripproxy.grip.links import LinkError, NextLink, check_uri
-from gripproxy.grip.response import Response, phrase
+from gripproxy.grip.response import FINAL_MAX, FINAL_MIN, Response, phrase
 
 __all__ = [
     "HOLD_TIMEOUT",
@@ -49,12 +49,12 @@ _HYPHEN: Final = ord("-")
 _INSTRUCT_TYPE_LENGTH: Final = len(INSTRUCT_TYPE)
 _MAX_INT: Final = 2**31 - 1
 _INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,10}")
+_STATUS: Final = re.compile(rb"[0-9]{3}")
 _CSTRING_ESCAPE: Final = re.compile(rb"\\(x[0-9A-Fa-f]{2}|[^x]|\Z|x)", re.DOTALL)
 _CSTRING_LETTERS: Final = {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}
 _BASE64_JUNK: Final = re.compile(rb"[^A-Za-z0-9+/]")
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-_LINE_BREAK: Final = re.compile(rb"[\x00\r\n]")
 # How a message is framed, and over which connection, is decided by who sends it (RFC 9112 §6, RFC 9110 §7.6.1).
 _FRAMING: Final = frozenset((b"content-length", b"connection", b"keep-alive", b"transfer-encoding"))
 # Parsed header values kept for backends that say the same to many clients: it saves time, and equal holds then share
@@ -192,6 +192,8 @@ def parse_instruct(response: Response) -> Instruct:
     code, reason = response.code, response.reason
     if (values := get(b"grip-status")) is not None and values[0].strip():
         code, reason = _parse_status(values[0])
+    elif not FINAL_MIN <= code <= FINAL_MAX:
+        raise InstructError(f"the response has the status {code}; expected a final one, {FINAL_MIN} to {FINAL_MAX}")
 
     if content_type is not None and len(content_type) >= _INSTRUCT_TYPE_LENGTH and _is_instruct_type(content_type):
         # Only what the body says goes to the client, so the headers of this response stop here.
@@ -264,7 +266,7 @@ def _parse_channel(item: bytes) -> ChannelSpec | None:
         name, params = parse_params(item)
     except ParamsError:
         return None  # docs/grip.md §0.1: such an item is skipped, not an error
-    if _LINE_BREAK.search(item):
+    if _CONTROL.search(item):
         # The name and the id come back in Grip-Last request headers, where a line break would begin a header.
         raise InstructError("failed to parse Grip-Channel")
     if not params:
@@ -363,8 +365,7 @@ def _parse_link(item: bytes) -> NextLink | bytes | None:
 
 def _parse_status(value: bytes) -> tuple[int, bytes]:
     code_text, _, reason = value.strip().partition(b" ")
-    code = _to_int(code_text)
-    if code is None or not 0 <= code <= 999:
+    if not _STATUS.fullmatch(code_text) or (code := int(code_text)) < FINAL_MIN:
         raise InstructError("Grip-Status contains invalid status code")
     reason = reason.strip()
     if _CONTROL.search(reason):
@@ -474,7 +475,7 @@ def _parse_json_channel(value: object) -> ChannelSpec:
     prev_id = _string(channel["prev-id"], "channel contains 'prev-id'") if "prev-id" in channel else None
     for key, text in (("name", name), ("prev-id", prev_id)):
         # As in _parse_channel: both come back in request headers.
-        if text is not None and _LINE_BREAK.search(text):
+        if text is not None and _CONTROL.search(text):
             raise InstructError(f"channel contains '{key}' with invalid value")
     filters: list[str] = []
     if "filters" in channel:
@@ -488,7 +489,7 @@ def _parse_json_channel(value: object) -> ChannelSpec:
 def _parse_client_response(wanted: _Object, response: Response) -> None:
     if "code" in wanted:
         code = _json_int(wanted["code"], "response contains 'code' with wrong type")
-        if not 0 <= code <= 999:
+        if not FINAL_MIN <= code <= FINAL_MAX:
             raise InstructError("response contains 'code' with invalid value")
         response.code = code
         response.reason = phrase(code)

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
-from .response import phrase
+from .response import FINAL_MAX, FINAL_MIN, phrase
 from .tnet import MAX_DEPTH
 
 __all__ = [
@@ -45,7 +45,8 @@ _MAX_CONTROL: Final = 125  # payload of a control frame, RFC 6455 §5.5
 
 _NUMBER: Final = re.compile(rb"\s*([+-]?[0-9]{1,18})\s*\Z")
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")  # a header name, RFC 9110 §5.6.2
-_UNSAFE: Final = re.compile(rb"[\r\n\0]")  # each could end the header for some reader (RFC 9110 §5.5)
+_UNSAFE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+"""Control characters but HTAB: each could end or change the header for some reader (RFC 9110 §5.5)."""
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/]*={0,2}\Z")
 _SPACE: Final = re.compile(rb"[ \t\r\n]+")
 
@@ -310,8 +311,8 @@ def _response(value: object, json: bool) -> ResponseFormat:
     code = 200
     if b"code" in fields:
         number = _integer(fields[b"code"], _RESPONSE, "code")
-        if not 0 <= number <= 999:
-            raise _invalid(_RESPONSE, "code")
+        if not FINAL_MIN <= number <= FINAL_MAX:
+            raise _not_final(number)
         code = number
     reason = _text(fields, b"reason", _RESPONSE)
     if reason and _UNSAFE.search(reason):
@@ -556,3 +557,11 @@ def _wrong(owner: str, field: str) -> ItemError:
 
 def _invalid(owner: str, field: str) -> ItemError:
     return ItemError(f"{owner} contains '{field}' with invalid value")
+
+
+def _not_final(number: int) -> ItemError:
+    error = _invalid(_RESPONSE, "code")
+    # Pushpin refuses numbers that have not three digits, in these words; the others it sends.
+    if 0 <= number <= FINAL_MAX:
+        return ItemError(f"{error}: {number}, expected a final status, {FINAL_MIN} to {FINAL_MAX}")
+    return error

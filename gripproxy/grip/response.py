@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["PHRASES", "UNKNOWN_PHRASE", "Response", "phrase"]
+__all__ = ["FINAL_MAX", "FINAL_MIN", "PHRASES", "UNKNOWN_PHRASE", "Response", "phrase"]
+
+FINAL_MIN: Final = 200
+FINAL_MAX: Final = 999
+"""Bounds of a final status (RFC 9110 §15). Behind a lower one, which is interim, a client waits for the final response:
+what is sent next on its connection, by whomever, would become that."""
 
 
 @dataclass(slots=True)
 class Response:
     """A response that is held in memory completely.
 
-    :param code: status code; a backend may name any from 0 to 999 (docs/grip.md §3.1).
+    :param code: status code; a backend may name any from ``FINAL_MIN`` to ``FINAL_MAX`` (docs/grip.md §3.1).
     :param reason: reason phrase, may be empty.
     :param headers: (name, value) pairs in order, names in the sender's letter case.
     :param body: the decoded body, without transfer framing.

@@ -191,6 +191,16 @@ def test_publish_code_and_headers(control: Backend) -> None:
     assert sorted(pairs) == [("X-A", "1"), ("X-B", "2")]
 
 
+@covers("1.9 publish headers")
+@pytest.mark.parametrize("code", ["0", "1", "103", "199"])
+def test_publish_code_that_is_no_final_status(control: Backend, code: str) -> None:
+    done = publish("--spec", f"http://127.0.0.1:{control.port}", "channel", "content", "--code", code)
+    status = expect(pushpin=0, ours=1, because="A status that is not from 200 to 999 is refused by the command itself.")
+    assert done.returncode == status
+    if status:
+        assert done.stderr == f"Error: --code must be a final status, 200 to 999, not '{code}'\n"
+
+
 @covers("1.9 publish meta")
 def test_publish_ids_and_meta(control: Backend) -> None:
     options = ("--id", "2", "--prev-id", "1", "--sender", "me", "-M", "a=b", "--meta", "c=d", "--no-seq")

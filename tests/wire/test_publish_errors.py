@@ -141,7 +141,7 @@ def test_what_all_formats_share(publisher: Publisher, name: str) -> None:
         item(size="zz"),
         item(size=0, meta={"a": "b"}, no_seq=True),
         answer(code="404"),
-        answer(code=0),
+        answer(code=200),
         answer(code=999),
         with_format("http-response", action="hint"),
         with_format("http-response", action="close"),

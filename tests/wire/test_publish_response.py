@@ -41,14 +41,6 @@ def test_status(site: Site, case: str, form: dict[str, Any], line: str) -> None:
 
 
 @covers("5.1 http-response")
-def test_a_code_that_is_no_number(site: Site, case: str) -> None:
-    site.backend.on(f"/{case}", hold("response", case))
-    with long_poll(site, f"/{case}", case) as client:
-        site.publisher.publish({"channel": case, "http-response": {"code": "zz", "body": "x"}})
-        assert client.head().line == "0 Undefined Reason"
-
-
-@covers("5.1 http-response")
 @pytest.mark.parametrize("code", [204, 304])
 def test_a_status_without_body(site: Site, case: str, code: int) -> None:
     site.backend.on(f"/{case}", hold("response", case))

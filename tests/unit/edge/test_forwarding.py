@@ -91,6 +91,12 @@ class TestHeaders:
         made = lines(forwarder(), request(HOST), last_ids=[(b"a", b"1"), (b"b", b"2")])
         assert made[-2:] == [b"Grip-Last: a; last-id=1", b"Grip-Last: b; last-id=2"]
 
+    @pytest.mark.parametrize("code", [*range(9), *range(10, 32), 127])
+    def test_last_ids_with_control_characters_stay_behind(self, code: int) -> None:
+        bad = b"1%c2" % code
+        made = lines(forwarder(), request(HOST), last_ids=[(bad, b"1"), (b"a", bad), (b"b\t\xe9", b"2")])
+        assert [line for line in made if line.startswith(b"Grip-Last")] == [b"Grip-Last: b\t\xe9; last-id=2"]
+
 
 class TestHost:
     @pytest.mark.parametrize(

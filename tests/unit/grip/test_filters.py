@@ -279,7 +279,7 @@ class TestHttpFilters:
             assert error(name, meta={b"url": link}) == f"{name}: invalid url value"
 
     def test_line_break_in_an_id_cannot_make_a_header(self) -> None:
-        for ids in ({b"ff": b"1\r\nX: y"}, {b"f\nf": b"1"}, {b"f": b"\0"}):
+        for ids in ({b"ff": b"1\r\nX: y"}, {b"f\nf": b"1"}, {b"f": b"\0"}, {b"f": b"a\x01"}, {b"f\x7f": b"1"}):
             assert "cannot be written in a header" in error("http-check", meta=self.META, prev_ids=ids)
 
     @pytest.mark.parametrize(

@@ -350,7 +350,7 @@ class TestClientResponse:
             (b"404", 404, b"Not Found"),
             (b"404 ", 404, b"Not Found"),
             (b"404 Nothing here", 404, b"Nothing here"),
-            (b"0", 0, b"Undefined Reason"),
+            (b"200", 200, b"OK"),
             (b"999", 999, b"Undefined Reason"),
             (b"299 Odd", 299, b"Odd"),
             (b"", 200, b"Fine"),
@@ -360,9 +360,35 @@ class TestClientResponse:
         response = parse((b"Grip-Status", value)).response
         assert (response.code, response.reason) == (code, reason)
 
-    @pytest.mark.parametrize("value", [b"x", b"1000", b"-1 x", b"200x", b"200.0", b"OK 200"])
+    @pytest.mark.parametrize(
+        "value",
+        [
+            b"x",
+            b"1000",
+            b"-1 x",
+            b"200x",
+            b"200.0",
+            b"OK 200",
+            b"0",
+            b"1",
+            b"100",
+            b"103 Early Hints",
+            b"199",
+            b"0200",
+            b"+20",
+        ],
+    )
     def test_status_that_is_none(self, value: bytes) -> None:
         assert detail_of((b"Grip-Status", value)) == "Grip-Status contains invalid status code"
+
+    @pytest.mark.parametrize("code", [0, 99, 101, 199])
+    def test_a_response_that_is_not_final(self, code: int) -> None:
+        with pytest.raises(InstructError, match=f"the response has the status {code}; expected a final one"):
+            parse(STREAM, code=code)
+
+    @pytest.mark.parametrize("code", [*range(9), *range(10, 32), 127])
+    def test_status_reason_with_a_control_character(self, code: int) -> None:
+        assert detail_of((b"Grip-Status", b"200 a%cb" % code)) == "Grip-Status contains invalid reason"
 
     def test_status_reason_with_a_line_break(self) -> None:
         assert detail_of((b"Grip-Status", b"200 OK\r\nX: y")) == "Grip-Status contains invalid reason"
@@ -444,7 +470,7 @@ def check_promises(instruct: Instruct) -> None:
     assert instruct.keep_alive is None or (instruct.keep_alive.data and instruct.keep_alive.timeout >= 1)
     assert instruct.next is None or instruct.next.timeout >= 0
     response = instruct.response
-    assert 0 <= response.code <= 999
+    assert 200 <= response.code <= 999
     assert not set(response.reason) & set(b"\r\n\0")
     for name, _ in response.headers:
         assert not name.lower().startswith(b"grip-")

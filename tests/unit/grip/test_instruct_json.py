@@ -152,7 +152,7 @@ class TestJsonForm:
     @pytest.mark.parametrize(
         ("response", "expected"),
         [
-            ({"code": "zz"}, Response(0, b"Undefined Reason")),
+            ({"code": 999}, Response(999, b"Undefined Reason")),
             ({"code": 201.6}, Response(202, b"Accepted")),
             ({"code": "404", "reason": "R"}, Response(404, b"R")),
             ({"code": 404, "reason": ""}, Response(404, b"")),

@@ -238,8 +238,7 @@ class TestHttpResponse:
         [
             (404, 404, b"Not Found"),
             ("404", 404, b"Not Found"),
-            (0, 0, b"Undefined Reason"),
-            ("zz", 0, b"Undefined Reason"),
+            (200, 200, b"OK"),
             (999, 999, b"Undefined Reason"),
             (201.2, 201, b"Created"),
         ],
@@ -247,6 +246,27 @@ class TestHttpResponse:
     def test_code(self, code: Any, number: int, reason: bytes) -> None:
         response = self.parse(code=code, body="")
         assert (response.code, response.reason) == (number, reason)
+
+    @pytest.mark.parametrize(("code", "number"), [(0, 0), ("zz", 0), (1, 1), (103, 103), ("199", 199), (199.4, 199)])
+    def test_code_that_is_no_final_status(self, code: Any, number: int) -> None:
+        assert self.error(code=code, body="") == (
+            f"'http-response' contains 'code' with invalid value: {number}, expected a final status, 200 to 999"
+        )
+
+    @pytest.mark.parametrize("code", [-1, 1000, 10**12])
+    def test_code_without_three_digits(self, code: int) -> None:
+        assert self.error(code=code, body="") == "'http-response' contains 'code' with invalid value"
+
+    @pytest.mark.parametrize("code", [*range(9), *range(10, 32), 127])
+    def test_control_characters(self, code: int) -> None:
+        text = f"a{chr(code)}b"
+        assert self.error(reason=text, body="") == "'http-response' contains 'reason' with invalid value"
+        assert self.error(headers=[["A", text]], body="") == "'http-response' contains 'headers' with invalid value"
+
+    def test_tab_and_obs_text_pass(self) -> None:
+        it = parse_tnet({b"channel": b"c", b"http-response": {b"reason": b"\x80\t\xff", b"body": b""}})
+        assert it.response is not None
+        assert it.response.reason == b"\x80\t\xff"
 
     def test_reason(self) -> None:
         assert self.parse(code=201, reason="Made", body="").reason == b"Made"
