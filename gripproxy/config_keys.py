@@ -152,6 +152,7 @@ class Proxy:
     recovery_max: int = key(32, "requests", "of these under way on one route, over all workers", low=1)
     share_links_ignoring_query: bool = key(False, "", "links that differ in their query only share a request")
     max_filters: int = key(5, "filters", "filters per channel of a hold", low=0, high=100)
+    sign_foreign_links: bool = key(True, "", "Grip-Sig also to hosts that are no target of the link's route")
     policy_allow: tuple[str, ...] = key((), "networks", "allowed to untrusted targets; goes before deny", kind="nets")
     policy_deny: tuple[str, ...] = key(
         ("loopback", "private", "link-local"), "networks", "forbidden to untrusted targets", kind="nets"

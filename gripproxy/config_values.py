@@ -25,6 +25,10 @@ NETWORKS: Final[dict[str, tuple[str, ...]]] = {
 """Words for groups of networks in policy_allow and policy_deny. The unspecified addresses reach the own machine."""
 
 
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
+
+
 class AccessPolicy:
     """Which resolved addresses an ``untrusted`` target may have. Arguments: networks as in the config, checked."""
 
@@ -45,7 +49,18 @@ class AccessPolicy:
         address_of = mapped or ip
         if any(address_of in network for network in self._allow):
             return True
-        return not any(address_of in network for network in self._deny)
+        within = _ipv4_within(address_of) if isinstance(address_of, ipaddress.IPv6Address) else None
+        return not any(address_of in network or (within is not None and within in network) for network in self._deny)
+
+
+def _ipv4_within(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Return the IPv4 address to which a translator or relay takes an IPv6 one, None if there is none in it.
+
+    These are NAT64 (RFC 6052), 6to4 (RFC 3056), and the old IPv4-compatible form (RFC 4291 §2.5.5.1).
+    """
+    if ip in _NAT64 or ip in _COMPATIBLE:
+        return ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)
+    return ip.sixtofour
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,22 +229,25 @@ class Worker(Journal):
             self._signers[name] = Signer(loaded, issuer) if loaded is not None else None
         return self._signers[name]
 
-    def forwarder(self, route: Route, index: int) -> Forwarder:
-        """Return what writes requests of a route for one of its targets, made at the first use."""
-        forwarder: Forwarder | None = route.cache.get(index)
+    def forwarder(self, route: Route, index: int, signed: bool = True) -> Forwarder:
+        """Return what writes requests of a route for one of its targets, made at the first use.
+
+        ``signed``: with Grip-Sig, if there is a key.
+        """
+        forwarder: Forwarder | None = route.cache.get(index if signed else ("unsigned", index))
         if forwarder is None:
             proxy = self.config.proxy
             key = route.sig_key if route.sig_key is not None else proxy.sig_key
             issuer = route.sig_iss if route.sig_iss is not None else proxy.sig_iss
             try:
-                signer = self.signer(key, issuer)
+                signer = self.signer(key, issuer) if signed else None
             except KeyProblem as error:
                 log.error(
                     "route %s: sig_key: %s; its requests go out unsigned", route.id.decode("utf-8", "replace"), error
                 )
                 signer = None
             forwarder = Forwarder(route, route.targets[index], self.forward_settings, signer, time.time)
-            route.cache[index] = forwarder
+            route.cache[index if signed else ("unsigned", index)] = forwarder
         return forwarder
 
     def debug(self, route: Route) -> bool:
@@ -289,14 +292,15 @@ class Worker(Journal):
         if session is not None and self.sockets.pop(session.cid, None) is not None:
             self.tally.left(session)
 
-    def tell_gone(self, route: Route, base: bytes, link: bytes) -> None:
-        """POST to a gone link; failures do not matter (docs/grip.md §4.4)."""
+    def tell_gone(self, route: Route, base: bytes, link: bytes, untrusted: bool) -> None:
+        """POST to a gone link; failures do not matter (docs/grip.md §4.4). ``untrusted``: of an untrusted target."""
         self._farewells += 1
 
         def done(_: Response | None) -> None:
             self._farewells -= 1
 
-        Fetch(self, route, base, link, b"POST", [(b"Content-Length", b"0")], b"", GONE_TIMEOUT, done)
+        headers = [(b"Content-Length", b"0")]
+        Fetch(self, route, base, link, b"POST", headers, b"", GONE_TIMEOUT, done, untrusted=untrusted)
 
     # --- the pipe
 

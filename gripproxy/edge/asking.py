@@ -30,19 +30,39 @@ class Asking:
         self._worker = worker
         self._paces: dict[bytes, Pace] = {}
 
-    def ask(self, ask: Ask, uri: bytes, route: object, answer: Callable[[AskAnswer | None], None]) -> None:
+    def ask(
+        self, ask: Ask, uri: bytes, route: object, untrusted: bool, answer: Callable[[AskAnswer | None], None]
+    ) -> None:
         """Perform one request; ``answer`` is called in a later turn, with None if there is no answer.
 
-        ``uri`` is the base of relative URLs, ``route`` that of the client.
+        Args:
+            ask: the request; its URL is absolute.
+            uri: of the client's request, which may be a WebSocket's; a URL on its host goes by the route.
+            route: that of the client.
+            untrusted: an untrusted target gave the meta that names the URL.
+            answer: takes the answer.
         """
         assert isinstance(route, Route)
+        if uri[:3] in (b"ws:", b"wss"):
+            uri = b"http" + uri[2:]
         loop = self._worker.loop
 
         def done(response: Response | None) -> None:
             answer(None if response is None else AskAnswer(response.code, response.headers, response.body))
 
         def start() -> None:
-            Fetch(self._worker, route, uri, ask.url, b"POST", list(ask.headers), ask.body, ASK_TIMEOUT, done)
+            Fetch(
+                self._worker,
+                route,
+                uri,
+                ask.url,
+                b"POST",
+                list(ask.headers),
+                ask.body,
+                ASK_TIMEOUT,
+                done,
+                untrusted=untrusted,
+            )
 
         pace = self._paces.get(ask.url)
         if pace is None:

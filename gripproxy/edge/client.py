@@ -69,7 +69,7 @@ class ClientConnection(asyncio.Protocol):
         self._hold: ResponseHold | StreamHold | None = None
         self._queue: deque[Request] | None = None
         self._packed = b""
-        self._gone: tuple[Route, bytes, bytes] | None = None
+        self._gone: tuple[Route, bytes, bytes, bool] | None = None
         self._ahead = 0
         self._flags = 0
         self.deadline = NEVER
@@ -447,10 +447,10 @@ class ClientConnection(asyncio.Protocol):
             parser.close()
         return self.transport, rest
 
-    def set_gone(self, route: Route, base: bytes, link: bytes) -> None:
+    def set_gone(self, route: Route, base: bytes, link: bytes, untrusted: bool) -> None:
         """Remember a ``rel=gone`` link for the life of the request (docs/grip.md §4.4)."""
         if self._gone is None:
-            self._gone = (route, base, link)
+            self._gone = (route, base, link, untrusted)
 
     def _tell_gone(self) -> None:
         gone, self._gone = self._gone, None

@@ -1,7 +1,8 @@
 """Requests the proxy makes for itself: what filters ask, and the news that a session has gone.
 
 A link on the session's own scheme, host and port goes through its route like a client's request (docs/grip.md §6.6);
-any other is connected to directly.
+any other is connected to directly. What an untrusted target steers is under the access policy and unsigned, whichever
+target of the route is asked (docs/routes.md "Untrusted targets").
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class Fetch:
     """One request of our own. Implements ``gripproxy.edge.backend.Sink``.
 
     ``done(response | None)`` is called once: None for a failure of any kind or after ``timeout`` seconds.
+    ``untrusted``: the link comes from an untrusted target, or from an answer that one had a part in; the attribute says
+    the same of the answer, from when there is a head.
     """
 
     def __init__(
@@ -46,7 +49,9 @@ class Fetch:
         done: Callable[[Response | None], None],
         last_ids: tuple[tuple[bytes, bytes], ...] = (),
         limit: int = FETCH_MAX,
+        untrusted: bool = False,
     ) -> None:
+        self.untrusted = untrusted
         self._worker = worker
         self._done: Callable[[Response | None], None] | None = done
         self._route = route
@@ -77,25 +82,37 @@ class Fetch:
         self._request.length = len(body)
         self._uri = uri
         self._direct: Target | None = None
+        known: Target | None = None
         if (here.tls, here.host, here.port) != (there.tls, there.host, there.port):
-            untrusted = route.targets[0].untrusted
-            self._direct = Target("host", there.host, there.port, ssl=there.tls, untrusted=untrusted)
+            known = _target_at(route, there.host, there.port, there.tls)
+            # A trusted target that leads to an untrusted one of the route does not vouch for it.
+            policed = untrusted or (known is not None and known.untrusted)
+            self._direct = Target("host", there.host, there.port, ssl=there.tls, untrusted=policed)
+        # A token is good at every backend with the same key, so it does not go where an untrusted target says.
+        self._signed = not untrusted and (
+            self._direct is None or known is not None or worker.config.proxy.sign_foreign_links
+        )
         self._try()
 
     def _try(self) -> None:
         worker = self._worker
-        target = self._direct or self._route.targets[self._index]
+        target = self._target
         if target.kind == "test":
             worker.loop.call_soon(self._finish, None)
             return
-        forwarder = worker.forwarder(self._route, self._index)
+        forwarder = worker.forwarder(self._route, self._index, self._signed)
         name = self._direct.host if self._direct else host_name(forwarder.host(self._request.host)).decode("latin-1")
         self._pool = worker.pool.host(target, name)
         self._pool.acquire(self)
 
+    @property
+    def _target(self) -> Target:
+        """The target being asked."""
+        return self._direct or self._route.targets[self._index]
+
     def on_connected(self, connection: BackendConnection) -> None:
         self._backend = connection
-        forwarder = self._worker.forwarder(self._route, self._index)
+        forwarder = self._worker.forwarder(self._route, self._index, self._signed)
         request = self._request
         if self._direct is None:
             head = forwarder.head(request, len(self._body), lambda: b"", False, False, self._last_ids)
@@ -124,6 +141,7 @@ class Fetch:
 
     def on_head(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None:
         self._figures.server_header_bytes_received += head_size(headers)
+        self.untrusted = self.untrusted or self._target.untrusted
         self._response = Response(code, reason, headers)
 
     def on_interim(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None:
@@ -179,6 +197,23 @@ class Fetch:
         elif self._pool is not None:
             self._pool.forget(self)
         done(response)
+
+
+def _target_at(route: Route, host: str, port: int, tls: bool) -> Target | None:
+    """Return the target of ``route`` at an address; an untrusted one if there are several.
+
+    Args:
+        route: the route of the session.
+        host: in lower case, as a link names it.
+        port: of the link.
+        tls: whether the link is https; a target with TLS is not the one that an http link leads to.
+    """
+    found = [
+        target
+        for target in route.targets
+        if target.kind == "host" and (target.host.lower(), target.port, target.ssl) == (host, port, tls)
+    ]
+    return next((target for target in found if target.untrusted), found[0] if found else None)
 
 
 def _nobody(response: Response | None) -> None:

@@ -75,9 +75,16 @@ def begin_hold(worker: Worker, client: ClientConnection, exchange: Exchange, ins
     if filters or instruct.mode == "response" or instruct.next is not None:
         uri = request_uri(request, client.secure)
     if instruct.gone is not None:
-        client.set_gone(route, uri or b"http://%b%b" % (request.host or b"localhost", request.target), instruct.gone)
+        client.set_gone(
+            route,
+            uri or b"http://%b%b" % (request.host or b"localhost", request.target),
+            instruct.gone,
+            target.untrusted,
+        )
     if instruct.mode == "response":
-        terms = ResponseTerms(response, instruct.timeout, instruct.meta or _NO_META, route, rate_key, debug)
+        terms = ResponseTerms(
+            response, instruct.timeout, instruct.meta or _NO_META, route, rate_key, debug, target.untrusted
+        )
         last = route.cache.get("response")
         # Holds that begin one after another mostly say the same; what is equal is kept once.
         if last == terms:
@@ -112,7 +119,7 @@ def begin_hold(worker: Worker, client: ClientConnection, exchange: Exchange, ins
         )
         return
     stream_terms = StreamTerms(
-        instruct.keep_alive, instruct.meta or _NO_META, instruct.next, uri, route, rate_key, debug
+        instruct.keep_alive, instruct.meta or _NO_META, instruct.next, uri, route, rate_key, debug, target.untrusted
     )
     last = route.cache.get("stream")
     if last == stream_terms:

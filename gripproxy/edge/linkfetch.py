@@ -1,7 +1,8 @@
 """Fetches of next links, shared: equal questions under way at the same time are asked once (docs/grip.md §6.6).
 
 Stricter than Pushpin: equal means the same route, the same whole URI and the same last ids. Ignoring the query could
-hand one user's answer to another, so it takes the operator's word (``share_links_ignoring_query``).
+hand one user's answer to another, so it takes the operator's word (``share_links_ignoring_query``). Nor is a link of a
+trusted target shared with one that an untrusted target gave: they differ in what they may reach.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["LinkFetch", "LinkFetches"]
 
 NEVER: Final = float("inf")
 
-Question = tuple[int, bool, bytes, tuple[tuple[bytes, bytes], ...]]
+Question = tuple[int, bool, bytes, tuple[tuple[bytes, bytes], ...], bool]
 
 
 class LinkFetches:
@@ -54,7 +55,7 @@ class LinkFetches:
             answer = LinkAnswer(worker.loop.call_soon, _nothing)
             worker.loop.call_soon(answer.failed)
             return answer.join(reader, request.base)
-        key = (id(route), *same, request.last_ids)
+        key = (id(route), *same, request.last_ids, request.untrusted)
         found = self._asking.get(key)
         if found is not None:
             return found.join(reader, uri, self._gone(found))
@@ -135,7 +136,17 @@ class LinkFetch(Fetch):
         proxy = worker.config.proxy
         timeout = proxy.connect_timeout + proxy.response_timeout
         super().__init__(
-            worker, route, request.base, request.link, b"GET", [], b"", timeout, self._over, request.last_ids
+            worker,
+            route,
+            request.base,
+            request.link,
+            b"GET",
+            [],
+            b"",
+            timeout,
+            self._over,
+            request.last_ids,
+            untrusted=request.untrusted,
         )
 
     def on_head(self, code: int, reason: bytes, headers: Headers) -> None:
@@ -144,7 +155,7 @@ class LinkFetch(Fetch):
         coding = first(headers, b"content-encoding")
         if coding is not None:
             self._decoder = BodyDecoder.of(coding)
-        self._answer.head(code, reason, headers)
+        self._answer.head(code, reason, headers, self.untrusted)
 
     def on_body(self, data: bytes) -> None:
         self._figures.server_content_bytes_received += len(data)

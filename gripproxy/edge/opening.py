@@ -341,6 +341,7 @@ class Opening:
                 route.id if route.explicit_id else b"",
                 worker.debug(route),
                 self.figures,
+                target.untrusted,
             )
         websocket = WebSocketClient(worker, self._transport, limit)
         websocket.peer = worker.tally.peer(self.request, b"", self.trusted)

@@ -72,6 +72,11 @@ class Reading:
         self.blocked = False
         self.late = late
 
+    @property
+    def untrusted(self) -> bool:
+        """Whether the answer, or the link it answers, comes from an untrusted target."""
+        return self._answer.untrusted
+
     def pause(self) -> None:
         """The client does not take more for now."""
         if not self.blocked:
@@ -112,10 +117,13 @@ class LinkAnswer:
         "_state",
         "_waiting",
         "source",
+        "untrusted",
     )
 
     def __init__(self, soon: Callable[[Callable[[], None]], object], closed: Callable[[], None]) -> None:
         self.source: Source | None = None
+        self.untrusted = False
+        """An untrusted target had a part in it, from when there is a head."""
         self._soon = soon
         self._closed: Callable[[], None] | None = closed
         self._readers: dict[Reading, None] = {}
@@ -199,8 +207,9 @@ class LinkAnswer:
 
     # --- the answer
 
-    def head(self, code: int, reason: bytes, headers: Headers) -> None:
-        """Status and headers have come."""
+    def head(self, code: int, reason: bytes, headers: Headers, untrusted: bool = False) -> None:
+        """Status and headers have come; ``untrusted``: of an untrusted target, or because of a link of one."""
+        self.untrusted = untrusted
         if not 200 <= code < 300:
             self._state = REFUSED
             return

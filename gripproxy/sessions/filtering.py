@@ -24,6 +24,13 @@ from gripproxy.sessions.keeper import Keeper
 __all__ = ["FilterQueue", "FilteredSession"]
 
 
+class FilteredTerms(Protocol):
+    """What the queue needs of the session's terms."""
+
+    @property
+    def untrusted(self) -> bool: ...
+
+
 class FilteredSession(Protocol):
     """What the queue needs of its session."""
 
@@ -35,6 +42,8 @@ class FilteredSession(Protocol):
     def uri(self) -> bytes: ...
     @property
     def route(self) -> object: ...
+    @property
+    def terms(self) -> FilteredTerms: ...
     @property
     def subscriptions(self) -> tuple[Subscription, ...]: ...
     @property
@@ -128,7 +137,10 @@ class FilterQueue:
             self._session.filtered(item, verdict.content)
         elif isinstance(verdict, Ask):
             self._asking = True
-            self._session.keeper.ask(verdict, self._session.uri, self._session.route, self._answer(item, verdict))
+            session = self._session
+            session.keeper.ask(
+                verdict, session.uri, session.route, session.terms.untrusted, self._answer(item, verdict)
+            )
         else:
             assert verdict is DROP
             self._session.keeper.table.ledger.dropped("filter")

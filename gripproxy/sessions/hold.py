@@ -25,6 +25,8 @@ class Terms(Protocol):
     def rate_key(self) -> bytes: ...
     @property
     def route(self) -> object: ...
+    @property
+    def untrusted(self) -> bool: ...
 
 
 T = TypeVar("T", bound=Terms)
@@ -85,6 +87,11 @@ class Hold(ABC, Generic[T]):
     def route(self) -> object:
         """The route the request came by."""
         return self.terms.route
+
+    @property
+    def untrusted(self) -> bool:
+        """Whether an untrusted target had a part in what the hold asks for: the access policy applies to its links."""
+        return self.terms.untrusted
 
     def start(self, wanted: Iterable[Wanted], confirm_timeout: float) -> None:
         """Subscribe (see ChannelTable.subscribe); unconfirmed for ``confirm_timeout`` seconds is an error."""

@@ -18,19 +18,21 @@ __all__ = ["Keeper", "LinkRequest", "Updatable", "Updates"]
 
 class LinkRequest(NamedTuple):
     """A next link to fetch: the ``route`` the session came by, ``base`` URI, ``link`` relative to it or absolute, and
-    (channel, id) of the last items the client has. ``more``: it is the next page of what the client is getting."""
+    (channel, id) of the last items the client has. ``more``: it is the next page of what the client is getting;
+    ``untrusted``: the link, or one before it, comes from an untrusted target."""
 
     route: object
     base: bytes
     link: bytes
     last_ids: tuple[tuple[bytes, bytes], ...]
     more: bool = False
+    untrusted: bool = False
 
 
 class Keeper:
     """The shared surroundings of all sessions of one worker.
 
-    ``clock`` is in seconds; ``ask(ask, uri, route_id, answer)`` performs the HTTP request of a filter and calls
+    ``clock`` is in seconds; ``ask(ask, uri, route, untrusted, answer)`` performs the HTTP request of a filter and calls
     ``answer`` with the result; ``buffer_max`` is how many bytes may wait for one slow stream.
     """
 
@@ -60,7 +62,7 @@ class Keeper:
         wheel: Wheel,
         updates: Updates,
         clock: Callable[[], float],
-        ask: Callable[[Ask, bytes, object, Callable[[AskAnswer | None], None]], None],
+        ask: Callable[[Ask, bytes, object, bool, Callable[[AskAnswer | None], None]], None],
         buffer_max: int,
         paced: bool,
         confirm_timeout: float = 8.0,

@@ -55,7 +55,7 @@ class ReliableStream(StreamHold):
     @property
     def update_key(self) -> Hashable:
         """Equal for sessions that one backend request serves."""
-        return (self.keeper.shared(self._uri, self._link.uri), self._recovery.last_ids())
+        return (self.keeper.shared(self._uri, self._link.uri), self._recovery.last_ids(), self.untrusted)
 
     @property
     def update_lane(self) -> Hashable:
@@ -164,7 +164,7 @@ class ReliableStream(StreamHold):
     def _fetch(self, more: bool) -> None:
         if not self.over:
             last_ids = self._recovery.last_ids()
-            request = LinkRequest(self.terms.route, self._uri, self._link.uri, last_ids, more)
+            request = LinkRequest(self.terms.route, self._uri, self._link.uri, last_ids, more, self.untrusted)
             self._reading = self.keeper.fetch(request, self)
             if self._reading.late:
                 self._recovery.doubt()
@@ -204,6 +204,9 @@ class ReliableStream(StreamHold):
         reading, self._reading = self._reading, None
         self._recovery.tries = 0
         self._uri = uri
+        if reading is not None and reading.untrusted and not self.untrusted:
+            # Another target than the first one answered: what it steers from now on stays under the policy.
+            self.terms = self.terms.from_untrusted()
         if problem or instruct is None:
             self._give_up(problem)
             return
@@ -235,7 +238,14 @@ class ReliableStream(StreamHold):
                 return
         had_keep_alive = terms.keep_alive is not None
         new = StreamTerms(
-            instruct.keep_alive, instruct.meta, instruct.next, self._uri, terms.route, terms.rate_key, terms.debug
+            instruct.keep_alive,
+            instruct.meta,
+            instruct.next,
+            self._uri,
+            terms.route,
+            terms.rate_key,
+            terms.debug,
+            terms.untrusted,
         )
         # Streams that recover together mostly go on with the same; what is equal is kept once.
         last = self.keeper.last_terms

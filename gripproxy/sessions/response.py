@@ -23,10 +23,11 @@ class ResponseTerms:
     """What the backend said about a held response; equal terms are shared between holds.
 
     ``response`` goes out at the timeout of ``timeout`` seconds; ``meta`` is the connection meta for filters;
-    ``route`` what finds the route again, ``rate_key`` its id if it has one, ``debug`` whether errors are told in full.
+    ``route`` what finds the route again, ``rate_key`` its id if it has one, ``debug`` whether errors are told in full;
+    ``untrusted``: an untrusted target answered.
     """
 
-    __slots__ = ("debug", "meta", "rate_key", "response", "route", "timeout")
+    __slots__ = ("debug", "meta", "rate_key", "response", "route", "timeout", "untrusted")
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class ResponseTerms:
         route: object,
         rate_key: bytes,
         debug: bool,
+        untrusted: bool = False,
     ) -> None:
         self.response = response
         self.timeout = timeout
@@ -43,6 +45,7 @@ class ResponseTerms:
         self.route = route
         self.rate_key = rate_key
         self.debug = debug
+        self.untrusted = untrusted
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -50,6 +53,7 @@ class ResponseTerms:
             and self.timeout == other.timeout
             and self.route is other.route
             and self.debug == other.debug
+            and self.untrusted == other.untrusted
             and self.meta == other.meta
             and self.response == other.response
         )

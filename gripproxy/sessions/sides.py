@@ -73,9 +73,9 @@ class BackendLeg(Protocol):
 class SocketTerms:
     """What equal WebSockets share: ``prefix`` is the route's channel prefix, ``limit`` the most subscriptions,
     ``route`` what finds the route again, ``rate_key`` its id if it has one, ``debug`` whether errors are told,
-    ``figures`` what is counted for the route."""
+    ``figures`` what is counted for the route, ``untrusted`` whether their target is an untrusted one."""
 
-    __slots__ = ("debug", "figures", "implicit", "limit", "max_filters", "prefix", "rate_key", "route")
+    __slots__ = ("debug", "figures", "implicit", "limit", "max_filters", "prefix", "rate_key", "route", "untrusted")
 
     def __init__(
         self,
@@ -87,6 +87,7 @@ class SocketTerms:
         rate_key: bytes,
         debug: bool,
         figures: Figures,
+        untrusted: bool = False,
     ) -> None:
         self.prefix = prefix
         self.figures = figures
@@ -96,3 +97,4 @@ class SocketTerms:
         self.route = route
         self.rate_key = rate_key
         self.debug = debug
+        self.untrusted = untrusted

@@ -24,10 +24,11 @@ class StreamTerms:
     """What the backend said about a stream; equal terms are shared between holds.
 
     ``uri`` is the request's URI when something needs it (a link, filters), else empty; ``link`` the next link,
-    ``route`` what finds the route again, ``rate_key`` its id if it has one, ``debug`` whether errors are told in full.
+    ``route`` what finds the route again, ``rate_key`` its id if it has one, ``debug`` whether errors are told in full;
+    ``untrusted``: any of it comes from an untrusted target (docs/routes.md "Untrusted targets").
     """
 
-    __slots__ = ("debug", "keep_alive", "link", "meta", "rate_key", "route", "uri")
+    __slots__ = ("debug", "keep_alive", "link", "meta", "rate_key", "route", "untrusted", "uri")
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class StreamTerms:
         route: object,
         rate_key: bytes,
         debug: bool,
+        untrusted: bool = False,
     ) -> None:
         self.keep_alive = keep_alive
         self.meta = meta
@@ -46,6 +48,13 @@ class StreamTerms:
         self.route = route
         self.rate_key = rate_key
         self.debug = debug
+        self.untrusted = untrusted
+
+    def from_untrusted(self) -> StreamTerms:
+        """Return the same terms for a stream whose link an untrusted target has changed."""
+        return StreamTerms(
+            self.keep_alive, self.meta, self.link, self.uri, self.route, self.rate_key, self.debug, untrusted=True
+        )
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -53,6 +62,7 @@ class StreamTerms:
             and self.uri == other.uri
             and self.route is other.route
             and self.debug == other.debug
+            and self.untrusted == other.untrusted
             and self.keep_alive == other.keep_alive
             and self.link == other.link
             and self.meta == other.meta

@@ -496,12 +496,16 @@ class TestPolicy:
     @pytest.mark.parametrize(
         "address",
         ["127.0.0.1", "127.9.9.9", "::1", "0.0.0.0", "::", "10.1.1.1", "172.31.0.1", "192.168.1.1", "169.254.169.254",
-         "fe80::1%eth0", "fd00::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "no address"],
+         "fe80::1%eth0", "fd00::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1",
+         "64:ff9b::7f00:1", "64:ff9b::10.0.0.1", "2002:7f00:1::1", "2002:a00:1::",
+         "::127.0.0.1", "no address"],
     )  # fmt: skip
     def test_denied_by_default(self, address: str) -> None:
         assert not load_config(None).policy().allows(address)
 
-    @pytest.mark.parametrize("address", ["8.8.8.8", "2001:db8::1", "::ffff:8.8.8.8", "172.32.0.1"])
+    @pytest.mark.parametrize(
+        "address", ["8.8.8.8", "2001:db8::1", "::ffff:8.8.8.8", "172.32.0.1", "64:ff9b::8.8.8.8", "2002:808:808::1"]
+    )
     def test_allowed_by_default(self, address: str) -> None:
         assert load_config(None).policy().allows(address)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.wire.wirekit import CLOSE, Script, Setup, Site, covers, expect, response, self_signed
+import pytest
+
+from tests.wire.test_reliability_stream import follow_links
+from tests.wire.wirekit import CLOSE, Script, Setup, Site, covers, expect, hold, response, self_signed
 from tests.wire.wirekit.holding import long_poll
 
 CLIENT = self_signed("client.test")
@@ -36,6 +39,10 @@ built-in-bare.test,path_beg=/bare test
     env={"SSL_CERT_FILE": "{dir}/trusted.pem"},
 )
 STRANGER = Setup(routes="* {tls},ssl\n")
+LINKS = Setup(
+    routes="untrusted.test {backend},untrusted\ntwo.test {backend} {second}\nthree.test {third}\n* {backend}\n",
+    config={"proxy.policy_deny": "", "proxy.sign_foreign_links": False},
+)
 UNREACHABLE = b"Error while proxying to origin.\n"
 
 
@@ -127,6 +134,46 @@ def test_untrusted_target_on_loopback_is_blocked(site: Site, case: str) -> None:
         because="The access policy is gripproxy's own (policy_deny); for Pushpin it is zurl's configuration, which "
         "these cases empty.",
     )
+
+
+@covers("1.4 untrusted", "6.6 signed")
+@pytest.mark.parametrize("way", ["page", "stream"])
+def test_link_of_an_untrusted_target_is_not_signed(start: Callable[[Setup], Site], case: str, way: str) -> None:
+    site = start(LINKS)
+    follow_links(site)
+    link = f"Grip-Link: <http://{site.second.address}/{case}-2>; rel=next; timeout=0"
+    first = response("200 OK", link, body="one ")
+    if way == "stream":
+        first = hold("stream", f"{case}; prev-id=1", link, body="one ")
+    site.backend.on(f"/{case}", first)
+    site.second.on(f"/{case}-2", response("200 OK", body="two\n"))
+    assert site.get(f"/{case}", "Host: untrusted.test").body == b"one two\n"
+    assert site.backend.request(f"/{case}")["grip-sig"] is not None
+    signed = expect(
+        pushpin=True,
+        ours=False,
+        because="A link of an untrusted target is asked without Grip-Sig, which would be a pass to the backends.",
+    )
+    assert (site.second.request(f"/{case}-2")["grip-sig"] is not None) == signed
+
+
+@covers("6.6 signed")
+@pytest.mark.parametrize("where", ["foreign", "target"])
+def test_foreign_links_need_not_be_signed(start: Callable[[Setup], Site], case: str, where: str) -> None:
+    site = start(LINKS)
+    follow_links(site)
+    place = site.third if where == "foreign" else site.second
+    site.backend.on(
+        f"/{case}", response("200 OK", f"Grip-Link: <http://{place.address}/{case}-2>; rel=next", body="one ")
+    )
+    place.on(f"/{case}-2", response("200 OK", body="two\n"))
+    assert site.get(f"/{case}", "Host: two.test").body == b"one two\n"
+    signed = expect(
+        pushpin=True,
+        ours=where == "target",
+        because="With sign_foreign_links=false only targets of the route get Grip-Sig in requests for links.",
+    )
+    assert (place.request(f"/{case}-2")["grip-sig"] is not None) == signed
 
 
 @covers("1.4 ipv6")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gripproxy.edge.asking import Asking
+from gripproxy.grip.filters import Ask, AskAnswer
 from gripproxy.grip.item import Item, StreamFormat
 from tests.unit.edge.doubles import House
 
@@ -11,6 +13,18 @@ from tests.unit.edge.doubles import House
 @pytest.fixture
 def house() -> House:
     return House()
+
+
+def test_a_websockets_url_goes_by_its_route(house: House) -> None:
+    answers: list[AskAnswer | None] = []
+    ask = Ask(b"http://h/check", [], b"", lambda answer: None)  # type: ignore[arg-type,return-value]
+    for base in (b"ws://h/socket", b"http://h/page"):
+        Asking(house.worker).ask(ask, base, house.worker.routes.routes[0], False, answers.append)
+        backend = house.pool.connect()
+        assert (backend.target.host, backend.target.untrusted) == ("one", False)
+        backend.says(b"HTTP/1.1 204 No Content\r\n\r\n")
+        house.pool.idle.clear()
+    assert [answer and answer.code for answer in answers] == [204, 204]
 
 
 def test_requests_that_wait_are_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

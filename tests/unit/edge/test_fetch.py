@@ -56,13 +56,40 @@ class TestWhere:
         ],
     )
     def test_another_one_is_connected_to_directly(self, link: bytes, where: tuple[str, int], tls: bool) -> None:
-        house = House("*,path_beg=/,replace_beg=/new/ one:80,untrusted")
+        house = House("*,path_beg=/,replace_beg=/new/ one:80")
         backend, request = Asking(house, link).connect()
         assert (backend.target.host, backend.target.port) == where
         assert backend.target.ssl == tls
-        # What the operator does not trust may not point us at what it may not reach itself.
-        assert backend.target.untrusted
+        assert not backend.target.untrusted
         assert request.startswith(b"GET /x HTTP/1.1\r\n")
+
+    @pytest.mark.parametrize("routes", ["* one:80,untrusted", "* one:80 two:81,untrusted", "* one:80"])
+    @pytest.mark.parametrize("untrusted", [True, False])
+    def test_the_policy_follows_the_link_and_not_the_first_target(self, routes: str, untrusted: bool) -> None:
+        backend, _ = Asking(House(routes), b"http://other/x", untrusted=untrusted).connect()
+        assert backend.target.untrusted == untrusted
+
+    @pytest.mark.parametrize(
+        ("link", "untrusted"),
+        [
+            (b"http://two:81/x", True),
+            (b"http://TWO:81/x", True),
+            (b"https://two:81/x", False),
+            (b"http://two:82/x", False),
+            (b"http://one:80/x", False),
+        ],
+    )
+    def test_a_trusted_link_to_an_untrusted_target(self, link: bytes, untrusted: bool) -> None:
+        backend, _ = Asking(House("* one:80 two:81,untrusted"), link).connect()
+        assert backend.target.untrusted == untrusted
+
+    @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+    def test_redirects_are_not_followed(self, house: House, code: int) -> None:
+        asking = Asking(house)
+        backend, _ = asking.connect()
+        backend.says(b"HTTP/1.1 %d Moved\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n" % code)
+        assert [response and response.code for response in asking.answers] == [code]
+        assert house.pool.wanted == []
 
     def test_the_next_target_is_asked_if_there_is_no_connection(self, house: House) -> None:
         asking = Asking(house)
@@ -104,12 +131,62 @@ class TestRequest:
         assert b"\r\nGrip-Sig: " in request
         assert b"\r\nGrip-Last: a; last-id=1\r\n" in request
 
+    @pytest.mark.parametrize(
+        ("link", "untrusted", "foreign", "signed"),
+        [
+            # link, steered by an untrusted target, sign_foreign_links, has Grip-Sig
+            (b"/link", False, True, True),
+            (b"/link", False, False, True),
+            (b"/link", True, True, False),
+            (b"http://other/link", False, True, True),
+            (b"http://other/link", False, False, False),
+            (b"http://other/link", True, True, False),
+            (b"http://two:81/link", False, False, True),
+            (b"http://two:81/link", True, True, False),
+            (b"http://two:82/link", False, False, False),
+            (b"https://two:81/link", False, False, False),
+        ],
+    )
+    def test_is_signed(self, link: bytes, untrusted: bool, foreign: bool, signed: bool) -> None:
+        house = House(
+            "*,sig_iss=me,sig_key=secret one:80 two:81", "other,sig_key=x other:80", sign_foreign_links=foreign
+        )
+        _, request = Asking(house, link, untrusted=untrusted).connect()
+        assert (b"\r\nGrip-Sig: " in request) == signed
+        assert b"\r\nGrip-Feature: " in request
+
     @pytest.mark.parametrize("link", [b"/link", b"http://other/link"])
     def test_with_a_body(self, house: House, link: bytes) -> None:
         _, request = Asking(house, link, body=b"body").connect()
         assert request.startswith(b"POST ")
         assert b"\r\nContent-Length: 4\r\n" in request
         assert request.endswith(b"\r\n\r\nbody")
+
+
+class TestTrust:
+    """Whose data an answer is."""
+
+    @pytest.mark.parametrize(
+        ("link", "given", "first_answers", "untrusted"),
+        [
+            (b"/link", False, True, False),
+            (b"/link", False, False, True),
+            (b"/link", True, True, True),
+            (b"http://other/link", False, True, False),
+            (b"http://other/link", True, True, True),
+            (b"http://two:81/link", False, True, True),
+        ],
+    )
+    def test_of_an_answer(self, link: bytes, given: bool, first_answers: bool, untrusted: bool) -> None:
+        house = House("* one:80 two:81,untrusted")
+        answers: list[Response | None] = []
+        route = house.worker.routes.routes[0]
+        fetch = Fetch(house.worker, route, BASE, link, b"GET", [], b"", 10.0, answers.append, untrusted=given)
+        if not first_answers:
+            house.pool.refuse()
+        house.pool.connect().says(answer(b"x"))
+        assert len(answers) == 1
+        assert fetch.untrusted == untrusted
 
 
 class TestAnswer:

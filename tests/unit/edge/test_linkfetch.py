@@ -54,10 +54,16 @@ class Fetches:
         self.answers: list[tuple[bytes, bytes | None]] = []
 
     def ask(
-        self, link: bytes = b"/link", *last_ids: tuple[bytes, bytes], base: bytes = BASE, more: bool = False
+        self,
+        link: bytes = b"/link",
+        *last_ids: tuple[bytes, bytes],
+        base: bytes = BASE,
+        more: bool = False,
+        untrusted: bool = False,
     ) -> Reader:
         reader = Reader(self.answers)
-        reader.reading = self.fetches.fetch(LinkRequest(self.route, base, link, last_ids, more), reader)
+        request = LinkRequest(self.route, base, link, last_ids, more, untrusted)
+        reader.reading = self.fetches.fetch(request, reader)
         return reader
 
     def begin(self, size: int) -> Backend:
@@ -103,6 +109,14 @@ class TestShared:
         fetches.ask(b"link", base=b"http://example/dir/page")
         fetches.ask(b"http://example/dir/link")
         assert fetches.asked == 1
+
+    @pytest.mark.parametrize("link", [b"/link", b"http://other/link"])
+    def test_not_with_one_that_an_untrusted_target_gave(self, fetches: Fetches, link: bytes) -> None:
+        readers = [fetches.ask(link, untrusted=untrusted) for untrusted in (False, True, False, True)]
+        assert fetches.asked == 2
+        fetches.answer(b"x")
+        fetches.answer(b"x")
+        assert [reader.reading and reader.reading.untrusted for reader in readers] == [False, True, False, True]
 
     def test_others_are_not(self, fetches: Fetches) -> None:
         fetches.ask(b"/link", (b"a", b"1"))

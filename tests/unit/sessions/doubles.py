@@ -248,7 +248,7 @@ class House:
             self.wheel,
             self.updates,
             self.clock,
-            lambda ask, uri, route, answer: self.asks.append((ask, answer)),
+            lambda ask, uri, route, untrusted, answer: self.asks.append((ask, answer)),
             buffer_max,
             pacer is not None,
         )

@@ -75,6 +75,8 @@ class Stream:
         self.house = house
         self.client = Client()
         self.asked: list[tuple[LinkRequest, LinkAnswer, Reading]] = []
+        self.untrusted = False
+        """Whether an untrusted target answers."""
         house.keeper.fetch = self.fetch
         # The whole timeout for the one stream there is.
         house.keeper.offset = 0.0
@@ -127,7 +129,7 @@ class Stream:
         """The head of the answer comes, and the body, but not its end."""
         [(_, answer, _)] = self.asked
         answer.source = source = Source()
-        answer.head(response.code, response.reason, response.headers)
+        answer.head(response.code, response.reason, response.headers, self.untrusted)
         if response.body:
             answer.body(response.body)
         return source

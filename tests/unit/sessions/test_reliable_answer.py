@@ -41,6 +41,26 @@ class TestAnswers:
         stream.hold.update()
         assert stream.question()[:2] == (b"http://other/deep/link", b"/again")
 
+    @pytest.mark.parametrize("page_only", [True, False])
+    def test_one_of_an_untrusted_target_steers_under_the_policy_for_good(self, house: House, page_only: bool) -> None:
+        stream = self.asking(house)
+        key = stream.hold.update_key
+        assert not stream.asked[0][0].untrusted
+        stream.untrusted = True
+        if page_only:
+            stream.answer(page(b"/more", body=b"x"))
+        else:
+            stream.answer(held(b"5"))
+            stream.hold.update()
+        assert stream.asked[0][0].untrusted
+        # A trusted target that answers what an untrusted one has asked for does not vouch for it.
+        stream.untrusted = False
+        stream.answer(held(b"6"))
+        stream.hold.update()
+        assert stream.asked[0][0].untrusted
+        assert stream.hold.untrusted
+        assert stream.hold.update_key != key
+
     def test_its_keep_alive_counts_from_now_on(self, house: House) -> None:
         stream = self.asking(house)
         stream.answer(held(b"5", (b"Grip-Keep-Alive", b"\\n; format=cstring; timeout=10")))

@@ -304,9 +304,16 @@ def test_equal_terms_are_equal() -> None:
             "route": None,
             "rate_key": b"",
             "debug": False,
+            "untrusted": False,
         }
         return ResponseTerms(**{**fields, **more})
 
     assert terms() == terms()
-    for field, other in (("response", HELD), ("timeout", 6), ("meta", {b"a": b"b"}), ("debug", True)):
+    for field, other in (
+        ("response", HELD),
+        ("timeout", 6),
+        ("meta", {b"a": b"b"}),
+        ("debug", True),
+        ("untrusted", True),
+    ):
         assert terms() != terms(**{field: other})

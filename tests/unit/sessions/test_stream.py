@@ -348,9 +348,18 @@ class TestTerms:
                 "route": None,
                 "rate_key": b"",
                 "debug": False,
+                "untrusted": False,
             }
             return StreamTerms(**{**fields, **more})
 
         assert terms() == terms()
-        for field, other in (("keep_alive", None), ("meta", {}), ("uri", b""), ("route", object()), ("debug", True)):
+        for field, other in (
+            ("keep_alive", None),
+            ("meta", {}),
+            ("uri", b""),
+            ("route", object()),
+            ("debug", True),
+            ("untrusted", True),
+        ):
             assert terms() != terms(**{field: other})
+        assert terms().from_untrusted() == terms(untrusted=True)
