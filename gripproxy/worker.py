@@ -28,6 +28,7 @@ from gripproxy.edge.clienttls import target_context
 from gripproxy.edge.fetch import Fetch
 from gripproxy.edge.forwarding import Forwarder, ForwardSettings
 from gripproxy.edge.linkfetch import LinkFetches
+from gripproxy.edge.names import folded
 from gripproxy.edge.opening import Opening
 from gripproxy.edge.poster import EventPoster
 from gripproxy.grip.forwarded import ForwardedFor
@@ -121,7 +122,7 @@ class Worker(Journal):
             ForwardedFor.parse(proxy.x_forwarded_for_trusted),
             proxy.accept_x_forwarded_protocol,
             proxy.set_x_forwarded_protocol,
-            frozenset(name.lower().encode() for name in proxy.orig_headers_need_mark),
+            frozenset(folded(name.encode()) for name in proxy.orig_headers_need_mark),
             proxy.accept_pushpin_route,
             proxy.cdn_loop.encode(),
             load_key(proxy.upstream_key, base),

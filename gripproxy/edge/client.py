@@ -354,6 +354,14 @@ class ClientConnection(asyncio.Protocol):
         self.transport.write(data)
         self.finished(keep)
 
+    def send_head(self, response: Response, request: Request) -> None:
+        """Send the head of a stream as the whole answer to a HEAD request; the exchange ends."""
+        head, _ = stream_head(response, request.minor, True)
+        if self._exchange is not None:
+            self._exchange.figures.client_header_bytes_sent += len(head)
+        self.transport.write(head)
+        self.finished(bool(request.minor) and request.keep_alive and response.code >= 200)
+
     def _count(self, figures: Figures, response: Response, data: bytes) -> None:
         """Count a response of which ``data`` is sent, with its body or without."""
         size = len(response.body) if data.endswith(response.body) else 0

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DirectLeg"]
 
+TOO_BIG: Final = 1009
+"""Close code for a message that is too long (RFC 6455 §7.4.1)."""
+
 CLOSE_TIMEOUT: Final = 10.0
 """Seconds the backend has to answer a close before its connection is dropped."""
 
@@ -183,15 +186,20 @@ class DirectLeg(asyncio.Protocol):
         self._assembler = None if assembler.idle else assembler
 
     def _failed(self, error: ProtocolError) -> None:
-        """The backend broke the protocol: it is told so, and the client learns of it like of any close."""
+        """The backend broke the protocol: it gets a close frame that says how, its client's connection is dropped.
+
+        A close frame with the same code would accuse the client (docs/guarantees.md, what happens when). A message
+        that is only too long closes both sides with 1009 (docs/websockets.md).
+        """
         session = self._let_go()
         self._worker.log.warning("WebSocket backend: %s", error)
         self._say_close(close_payload(error.code, str(error).encode()))
         if self._transport is not None:
             self._transport.close()
         if session is not None:
-            session.backend_close(error.code, str(error).encode()[:123])
-            session.backend_lost(str(error))
+            if error.code == TOO_BIG:
+                session.backend_close(error.code, str(error).encode()[:123])
+            session.backend_lost(f"the backend broke the protocol: {error}")
 
     def eof_received(self) -> bool:
         return False

@@ -12,11 +12,11 @@ from gripproxy.edge.backend import BackendConnection, Blocked, HostPool
 from gripproxy.edge.decoding import BodyDecoder, DecodingError
 from gripproxy.edge.encoding import error_response, framing_lines
 from gripproxy.edge.forwarding import FORWARD_METHODS_IDEMPOTENT, Forwarder, host_name
-from gripproxy.edge.heads import ResponseHead, relayed_lines
+from gripproxy.edge.heads import ResponseHead, interim_lines, relayed_lines
 from gripproxy.edge.holding import begin_hold, passes_through
 from gripproxy.edge.parser import Request
 from gripproxy.edge.routing import find_route, has_events, is_secure
-from gripproxy.edge.testbackend import test_response
+from gripproxy.edge.testbackend import answer_test
 from gripproxy.grip.cors import cors_headers
 from gripproxy.grip.filters import FilterError, ResponseFilter
 from gripproxy.grip.instruct import InstructError, parse_instruct
@@ -158,18 +158,14 @@ class Exchange:
             self.trusted = self._worker.forward_settings.upstream_key is not None and forwarder.trusted(request)
             if self.figures is NOBODY:
                 self.figures = self._worker.tally.request(self, route, self._kept_size)
-        if target.over_http and request.method == b"POST" and not self.trusted and has_events(request):
+        if target.over_http and not self.trusted and has_events(request):
             self._fail(403, "Client not allowed to send WebSocket events directly.")
             return
         if target.kind == "test":
             if not request.complete:
                 self._fail(502, "Error while proxying to origin.", "The test target takes no streamed body.")
                 return
-            answer = test_response(forwarder.path(request.target), route.path_beg, self._kept_size)
-            self.on_head(answer.code, answer.reason, answer.headers)
-            self.on_body(answer.body)
-            self.on_complete()
-            self.on_batch()
+            answer_test(self, forwarder.path(request.target), route.path_beg, self._kept_size)
             return
         server_name = host_name(forwarder.host(request.host)).decode("latin-1") if target.ssl else ""
         self._pool = self._worker.pool.host(target, server_name)
@@ -259,8 +255,7 @@ class Exchange:
     def on_interim(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None:
         # 100 answers our own Expect handling; the rest is for the client (RFC 9110 §15.2), HTTP/1.1 only.
         if code != 100 and self.request.minor and self._way == WAITING:
-            lines = b"".join(b"%b: %b\r\n" % header for header in headers if header[0].lower()[:5] != b"grip-")
-            self.client.write(b"HTTP/1.1 %d %b\r\n%b\r\n" % (code, reason, lines))
+            self.client.write(b"HTTP/1.1 %d %b\r\n%b\r\n" % (code, reason, interim_lines(headers)))
 
     def on_head(self, code: int, reason: bytes, headers: list[tuple[bytes, bytes]]) -> None:
         worker, request, route, figures = self._worker, self.request, self.route, self.figures
@@ -269,13 +264,15 @@ class Exchange:
         if self._asked:
             worker.tally.answered(now - self._asked)
         self.deadline = now + worker.config.proxy.backend_body_timeout
-        lines, grip, sized, coding = relayed_lines(headers, request.method != b"HEAD")
+        lines, grip, sized, coding = relayed_lines(code, headers, request.method != b"HEAD")
         if coding is not None:
             self._decoder = BodyDecoder.of(coding)
         if self._backend is not None:
             figures.server_header_bytes_received += self._backend.head_size
         if grip and not route.no_grip and not self.trusted:
             self._way = BUFFER
+            if coding is not None:
+                headers = [header for header in headers if header[0].lower() != b"content-encoding"]
             self._code, self._reason, self._headers, self._parts = code, reason, headers, []
             return
         self._way = RELAY
@@ -347,12 +344,6 @@ class Exchange:
                 return
             self._body(piece)
 
-    def _flush(self) -> None:
-        if self._head:
-            head, self._head = self._head, b""
-            self._sent = True
-            self.client.write(head)
-
     def on_complete(self) -> None:
         self._complete = True
 
@@ -362,7 +353,9 @@ class Exchange:
                 # An empty chunked body.
                 self._head += b"0\r\n\r\n"
                 self._chunked = False
-            self._flush()
+            head, self._head = self._head, b""
+            self._sent = True
+            self.client.write(head)
         if self._complete:
             if self._decoder is None or not self._decoder.waiting:
                 self._finish()
@@ -420,13 +413,7 @@ class Exchange:
 
     # --- GRIP
 
-    def _decoded_headers(self) -> list[tuple[bytes, bytes]]:
-        if self._decoder is None:
-            return self._headers
-        return [header for header in self._headers if header[0].lower() != b"content-encoding"]
-
     def _grip(self, response: Response) -> None:
-        response.headers = self._decoded_headers()
         try:
             instruct = parse_instruct(response)
         except InstructError as error:
@@ -436,7 +423,7 @@ class Exchange:
                 f"Failed to parse accept instructions: {error.detail}",
             )
             return
-        if instruct.mode is None and (instruct.next is None or self.request.method == b"HEAD"):
+        if instruct.mode is None and instruct.next is None:
             if any(channel.filters for channel in instruct.channels):
                 try:
                     ids = ResponseFilter([n for channel in instruct.channels for n in channel.filters], instruct.meta)
@@ -460,7 +447,7 @@ class Exchange:
         route = self.route
         assert route is not None
         try:
-            instruct = parse_instruct(Response(self._code, self._reason, self._decoded_headers(), b""))
+            instruct = parse_instruct(Response(self._code, self._reason, self._headers, b""))
             streamable = passes_through(instruct, self._headers)
         except InstructError as error:
             self.refuse(f"Failed to parse accept instructions: {error.detail}")
@@ -483,7 +470,7 @@ class Exchange:
 
     def _hold(self, body: bytes) -> None:
         """A stream whose initial body was passed through is complete: subscribe now."""
-        instruct = parse_instruct(Response(self._code, self._reason, self._decoded_headers(), body))
+        instruct = parse_instruct(Response(self._code, self._reason, self._headers, body))
         begin_hold(self._worker, self.client, self, instruct, opened=True)
 
     def body_for_hold(self) -> bytes:
@@ -565,14 +552,19 @@ class Exchange:
         self._head = b""
         self._fail(504, "Error while proxying to origin.", "The backend did not answer in time.")
 
-    def abort(self) -> None:
-        """The client is gone: whatever is under way for it ends."""
+    @property
+    def answering(self) -> bool:
+        """Whether some of the response, interim ones aside, is on its way to the client."""
+        return self._sent
+
+    def abort(self, code: int = 0) -> None:
+        """The client is gone, or has got an error with that status code: whatever is under way for it ends."""
         backend, self._backend = self._backend, None
         if backend is not None:
             backend.abort()
         elif self._pool is not None:
             self._pool.forget(self)
-        self._log(0)
+        self._log(code)
 
     def _respond(self, response: Response) -> None:
         if not self.request.complete:
@@ -581,6 +573,11 @@ class Exchange:
         if self.route is not None:
             self.with_cors(response)
         self.client.send_response(response, self.request)
+
+    def respond_head(self, response: Response) -> None:
+        """Answer HEAD where GET would begin a stream: without a length, which nobody knows (RFC 9110 §8.6)."""
+        self._log(response.code)
+        self.client.send_head(self.with_cors(response), self.request)
 
     def _fail(self, status: int, text: str, debug: str = "") -> None:
         route = self.route

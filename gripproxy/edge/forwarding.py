@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from gripproxy.edge.names import Names
+from gripproxy.edge.names import Names, folded
 from gripproxy.edge.parser import Request
 from gripproxy.grip.forwarded import ForwardedFor, cdn_loop
 from gripproxy.grip.signature import Key, Signer, verify
@@ -56,20 +56,38 @@ _CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _MARK: Final = b"eb9bf0f5-"
 
 
-DROP, HOST, GRIP, LENGTH, FORWARDED, MARKED, LOOP = range(1, 8)
+DROP, HOST, GRIP, LENGTH, FORWARDED, MARKED, LOOP, FORWARDED_ALIKE = range(1, 9)
+
+
+_WRITTEN: Final = {b"host": HOST, b"content-length": LENGTH, b"x-forwarded-for": FORWARDED}
+"""Headers that the proxy may write anew."""
 
 
 def _kind(drops: frozenset[bytes], over_http: bool, name: bytes) -> int:
-    """Return what is done with a client's header; 0: it is passed on. ``over_http``: for posted events."""
-    if name in drops:
+    """Return what is done with a client's header; 0: it is passed on.
+
+    A name that looks like another (``folded``) is dropped wherever the other is dropped or written anew, and passes
+    where the other passes: a backend could not tell whose word it is.
+
+    Args:
+        drops: Folded names that are dropped.
+        over_http: The header goes with posted events.
+        name: The header's name in lower case.
+    """
+    plain = folded(name)
+    if plain in drops:
         return LOOP if name == b"cdn-loop" else DROP
-    if name[:5] == b"grip-":
+    if plain[:5] == b"grip-":
         return GRIP
-    if name[:9] == _MARK:
+    if plain[:9] == _MARK:
         return MARKED
-    if name[:5] == b"meta-" and over_http:
+    if plain[:5] == b"meta-" and over_http:
         return DROP
-    return {b"host": HOST, b"content-length": LENGTH, b"x-forwarded-for": FORWARDED}.get(name, 0)
+    if name == plain:
+        return _WRITTEN.get(name, 0)
+    if plain == b"content-length":
+        return DROP
+    return FORWARDED_ALIKE if plain == b"x-forwarded-for" else 0
 
 
 def grip_last(last_ids: Sequence[tuple[bytes, bytes]]) -> bytes:
@@ -144,8 +162,8 @@ class Forwarder:
         self._grip = b""
         self._host = target.host_header or route.as_host
         self._rewrites = bool(route.path_rem or route.replace_beg is not None)
-        self._sets = tuple((name, name.lower(), value) for name, value in route.set_headers)
-        drops = set(_DROPPED) | {low for _, low, _ in self._sets}
+        self._sets = route.set_headers
+        drops = set(_DROPPED) | {folded(name) for name, _ in self._sets}
         if settings.accept_proto or settings.set_proto != "false":
             drops |= {b"x-forwarded-proto", b"x-forwarded-protocol"}
         if settings.accept_route:
@@ -290,6 +308,9 @@ class Forwarder:
                     if collect_forwarded:
                         forwarded.append(header[1])
                         continue
+                elif kind == FORWARDED_ALIKE:
+                    if collect_forwarded:
+                        continue
                 elif kind == MARKED:
                     if self.route.orig_headers or trusted:
                         marked.append(line(header))
@@ -298,7 +319,7 @@ class Forwarder:
                     loops.append(header[1])
                     continue
             out.append(line(header))
-        for name, _, value in self._sets:
+        for name, value in self._sets:
             if value:
                 out.append(b"%b: %b" % (name, value))
         if socket_drops is None:
@@ -309,7 +330,7 @@ class Forwarder:
         out += marked
         if self.route.orig_headers and not trusted:
             for name, value in request.headers:
-                low = name.lower()
+                low = folded(name)
                 if low[:9] != _MARK and low not in settings.need_mark:
                     out.append(b"%b%b: %b" % (_MARK, name, value))
         if settings.cdn_token:

@@ -30,6 +30,7 @@ __all__ = [
     "Heads",
     "RequestHead",
     "ResponseHead",
+    "interim_lines",
     "relayed_lines",
 ]
 
@@ -41,6 +42,9 @@ BLOCK_MAX: Final = 4096
 """Blocks that are kept, their bytes, and the bytes of one. With more of them all are forgotten: those that come again
 are back after two requests, and nothing is to be done for each use. With what was made of it a browser's block takes
 about seven times its bytes, which is some 8 MB for as many as there may be."""
+
+_HOPS: Final = frozenset((b"upgrade", b"proxy-connection", b"te", b"trailer"))
+"""What concerns one connection (RFC 9110 §7.6.1) beside what is never relayed; of no use in an interim response."""
 
 FORWARDERS_MAX: Final = 4
 """Targets for which a block is kept as it goes to them; beyond that all of them are forgotten."""
@@ -88,7 +92,7 @@ class Heads(dict[bytes, Head]):
 class RequestHead:
     """What the header lines of a request without a body say, whatever its request line is."""
 
-    __slots__ = ("check", "forwarded", "headers", "host", "loggable", "name", "size")
+    __slots__ = ("check", "events", "forwarded", "headers", "host", "loggable", "name", "size")
 
     def __init__(self, headers: Headers, host: bytes | None, check: bool, size: int) -> None:
         self.headers = tuple(headers)
@@ -101,6 +105,8 @@ class RequestHead:
         """The host as it may stand in a log line; None if something of it has to be escaped."""
         self.name: bytes | None = None
         """The host without port as routes have it, once it was looked for."""
+        self.events: bool | None = None
+        """Whether the request looks like WebSocket-over-HTTP, once that was looked for."""
         self.forwarded: dict[Forwarder, tuple[bytes, tuple[bytes, ...]]] = {}
         """By who wrote them: the lines that go to the backend, and what X-Forwarded-For had."""
 
@@ -126,7 +132,7 @@ class ResponseHead:
         """The backend keeps the connection open."""
         self.end = len(block)
         self.size = sum([len(name) + len(value) + 4 for name, value in headers])
-        lines, grip, sized, coding = relayed_lines(headers)
+        lines, grip, sized, coding = relayed_lines(code, headers)
         self.relay = b""
         """The head for a client that speaks HTTP/1.1 and stays; empty if there is more to do than to pass it on."""
         if (sized or code == 204 or code == 304) and not grip and coding is None:
@@ -136,11 +142,27 @@ class ResponseHead:
         """The client gets what the backend sent."""
 
 
-def relayed_lines(headers: Headers, decode: bool = True) -> tuple[list[bytes], bool, bool, bytes | None]:
+def interim_lines(headers: Headers) -> bytes:
+    """Return the header lines of an interim response that are passed on: none that concern the connection or a body.
+
+    Args:
+        headers: Those of the backend's response with a status code below 200 (RFC 9110 §15.2).
+    """
+    return b"".join(
+        [
+            b"%b: %b\r\n" % header
+            for header in headers
+            if RESPONSE_NAMES[header[0]] not in (DROP, LENGTH, GRIP) and header[0].lower() not in _HOPS
+        ]
+    )
+
+
+def relayed_lines(code: int, headers: Headers, decode: bool = True) -> tuple[list[bytes], bool, bool, bytes | None]:
     """Return the header lines of a backend's response that are passed on, and what else they say.
 
     That is: whether they have an instruct, whether the length of the body, and its coding if it is to be decoded
-    (``decode``: it is, if we can). The lines for the coding are left out then.
+    (``decode``: it is, if we can). The lines for the coding are left out then. So is the length of a 204, the response
+    with status ``code`` that may not have one (RFC 9110 §8.6).
     """
     line = b": ".join
     out: list[bytes] = []
@@ -152,6 +174,8 @@ def relayed_lines(headers: Headers, decode: bool = True) -> tuple[list[bytes], b
             if kind == DROP:
                 continue
             if kind == LENGTH:
+                if code == 204:
+                    continue
                 sized = True
             elif kind == GRIP:
                 grip = True

@@ -104,8 +104,11 @@ def begin_hold(worker: Worker, client: ClientConnection, exchange: Exchange, ins
             except FilterError as error:
                 exchange.refuse(f"filter error: {error}")
                 return
+        if request.method == b"HEAD":
+            exchange.respond_head(response)
+            return
         response = exchange.with_cors(response)
-        if request.method == b"HEAD" or response.code in (204, 304):
+        if response.code in (204, 304):
             # Nothing can follow such a head, so there is nothing to hold the client for.
             client.send_response(response, request)
             return

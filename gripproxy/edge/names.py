@@ -5,12 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["CODING", "DROP", "GRIP", "LENGTH", "NAMES_MAX", "NAME_KEPT", "RESPONSE_NAMES", "TYPE", "Names"]
+__all__ = ["CODING", "DROP", "GRIP", "LENGTH", "NAMES_MAX", "NAME_KEPT", "RESPONSE_NAMES", "TYPE", "Names", "folded"]
 
 NAMES_MAX: Final = 2000
 NAME_KEPT: Final = 64
 """Names that are kept, and how long in bytes such a one may be. Clients send a few dozen different ones, each in one
 letter case; with one more than that all are forgotten, so that nobody can fill the memory with names."""
+
+
+_FOLD: Final = bytes(code if code < 128 and chr(code).isalnum() else 45 for code in bytes(range(256)).lower())
+"""Lower case for letters, a hyphen for whatever is neither letter nor digit."""
+
+
+def folded(name: bytes) -> bytes:
+    """Return a header name in the spelling that stands for all names which look alike to a backend.
+
+    CGI (RFC 3875 §4.1.18), and with it WSGI, Rack and PHP, make one variable of ``Meta-User`` and ``Meta_User``; some
+    servers put ``_`` for every character that is neither letter nor digit. Here it is a hyphen, and lower case.
+
+    Args:
+        name: A header name in any letter case.
+    """
+    return name.translate(_FOLD)
 
 
 class Names(dict[bytes, int]):

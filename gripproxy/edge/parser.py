@@ -4,7 +4,8 @@ in, requests out.
 llhttp refuses most of what request smuggling needs: bare LF, folded headers, a length beside a coding, lengths that
 differ, spaces before a colon, control characters in chunk extensions. What it leaves open is settled here: trailers
 arrive as headers after the head and are dropped; head bytes are counted; any coding but ``chunked``, and any coding on
-HTTP/1.0, is refused; CONNECT is refused; an Upgrade we do not speak does not swallow the request behind it.
+HTTP/1.0, is refused; so are lengths of 2^63 and more, and a Host that is none; CONNECT is refused; an Upgrade we do
+not speak does not swallow the request behind it.
 
 A request without a body whose header lines came before, byte for byte, is not parsed again (``known``).
 """
@@ -19,7 +20,7 @@ import httptools
 from gripproxy.edge.heads import BLOCK_MAX, HEAD_END, REQUESTS, RequestHead
 from gripproxy.edge.names import Names
 
-__all__ = ["BadRequest", "Request", "RequestParser", "parse_packed"]
+__all__ = ["LENGTH_MAX", "BadRequest", "Request", "RequestParser", "parse_packed"]
 
 _REQUEST_LINE: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ \S+ HTTP/1\.[01]\r\n")
 
@@ -30,6 +31,16 @@ UPGRADE_WEBSOCKET: Final = b"websocket"
 
 LENGTH_DIGITS: Final = 100
 """Digits that a length may have, zeros before it included: what is read of it takes time, and has an end in Python."""
+
+LENGTH_MAX: Final = 2**63 - 1
+"""Largest length of a body in bytes. Beyond it signed numbers of 64 bits, which many backends count with, are negative
+(RFC 9112 §6.3 asks for a check against overflow)."""
+
+_HOST: Final = re.compile(
+    rb"(?:\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z.%_~-]+)?\]|[^\x00-\x20\x7f\"#/:<>?@\[\\\]^`{|}]+)(?::[0-9]*)?"
+).fullmatch
+"""A Host or authority (RFC 9110 §7.2, RFC 3986 §3.2.2): a name or an address, with or without a port. Names may have
+bytes above 127, which some clients send as they are."""
 
 LINE_REST: Final = 14
 """Bytes of a request line beside method and target, and of the blank line."""
@@ -347,6 +358,8 @@ class RequestParser:
                 if len(value) > LENGTH_DIGITS:
                     raise BadRequest("Content-Length has too many digits")
                 request.length = int(value)
+                if request.length > LENGTH_MAX:
+                    raise BadRequest(f"Content-Length of more than {LENGTH_MAX} bytes")
             elif kind == CODING:
                 if not request.minor:
                     raise BadRequest("Transfer-Encoding on HTTP/1.0")
@@ -355,8 +368,11 @@ class RequestParser:
                 request.length = -1
         if size > self._limit:
             raise self._too_large()
-        if hosts > 1:
-            raise BadRequest("more than one Host header")
+        if hosts:
+            if hosts > 1:
+                raise BadRequest("more than one Host header")
+            if request.host and not _HOST(request.host):
+                request.host = self._host(request.host)
         if not self._target.startswith(b"/"):
             self._absolute(request)
         request.size = size
@@ -366,6 +382,13 @@ class RequestParser:
             self._body_of = request
         self._current = request
         self._owner.request_begun(request)
+
+    def _host(self, value: bytes) -> bytes:
+        """Return a Host without the blanks behind it. Raises BadRequest."""
+        host = value.rstrip(b" \t")
+        if host and not _HOST(host):
+            raise BadRequest(f"Host {host[:80]!r} is not a name or an address, with or without a port")
+        return host
 
     def _absolute(self, request: Request) -> None:
         """Take an absolute-form target apart; its authority goes before Host (RFC 9112 §3.2.2)."""
@@ -377,7 +400,7 @@ class RequestParser:
             raise BadRequest("request target is neither a path nor an http URI")
         end = min((i for i in (rest.find(b"/"), rest.find(b"?")) if i >= 0), default=len(rest))
         authority, path = rest[:end], rest[end:]
-        if not authority or b"@" in authority:
+        if not authority or not _HOST(authority):
             raise BadRequest("request target has no usable host")
         request.target = path if path.startswith(b"/") else b"/" + path
         # Instead of the client's own Host, so that it is the same wherever the request goes.

@@ -71,7 +71,7 @@ class Repeat(Exchange):
         self._place.end(True)
         super().expire()
 
-    def abort(self) -> None:
+    def abort(self, code: int = 0) -> None:
         """The client is gone."""
         self._place.end(None)
-        super().abort()
+        super().abort(code)

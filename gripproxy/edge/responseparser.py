@@ -1,31 +1,53 @@
 """Bytes of a backend's connection in, responses out, by httptools (llhttp).
 
 What llhttp leaves open is settled here: trailers arrive as headers after the head and are dropped; head bytes are
-counted; a HEAD answer has no body whatever its length says; a response without length ends with the connection.
+counted; a HEAD answer has no body whatever its length says; a response without length ends with the connection, also
+if it says ``Transfer-Encoding: identity``. Refused are codings other than ``chunked``, lengths of 2^63 and more, status
+codes below 200 that are no interim ones, and control characters in a reason phrase.
 
 A head that came before, byte for byte, is not parsed again, nor the body behind it: its length is known.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, Protocol
 
 import httptools
 
 from gripproxy.edge.heads import HEAD_END, RESPONSES, ResponseHead
 from gripproxy.edge.names import Names
+from gripproxy.edge.parser import LENGTH_MAX
 
-__all__ = ["RESPONSE_HEAD_MAX", "BadResponse", "ResponseParser"]
+__all__ = ["INTERIM_MAX", "RESPONSE_HEAD_MAX", "BadResponse", "ResponseParser"]
 
 RESPONSE_HEAD_MAX: Final = 256 * 1024
 """Bytes the head of a backend's response may have."""
 
+INTERIM_MAX: Final = 64 * 1024
+"""Bytes the head of an interim response may have: they are looked through again with each piece that comes."""
+
 LENGTH_DIGITS: Final = 100
-"""Digits of a length with which a head is kept; llhttp takes any number of zeros before it."""
+"""Digits of a length that are read as they are; of more the zeros before it, any number of which llhttp takes, go."""
+
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]").search
+"""What a reason phrase may not have (RFC 9112 §4): control characters but HTAB. llhttp looks at header values only."""
+
+_INTERIM: Final = re.compile(rb"HTTP/1\.[01] 1(?!01)").match
+_STATUS_END: Final = len(b"HTTP/1.1 100")
+_BEGINNINGS: Final = (b"HTTP/1.1 1", b"HTTP/1.0 1")
+"""How an interim response begins, and by which byte it can be told from others. 101 is final (RFC 9110 §15.2.2)."""
 
 LENGTH, CODING = 1, 2
 _KINDS: Final = Names(lambda name: {b"content-length": LENGTH, b"transfer-encoding": CODING}.get(name, 0))
 """Headers that say where the body ends."""
+
+
+def _may_be_interim(data: bytes) -> bool:
+    """Return whether ``data`` is the beginning of an interim response, or too little of a response to tell."""
+    if len(data) >= _STATUS_END:
+        return _INTERIM(data) is not None
+    return any(beginning.startswith(data[:10]) for beginning in _BEGINNINGS)
 
 
 class BadResponse(ValueError):
@@ -56,6 +78,7 @@ class ResponseParser:
         "_new",
         "_owner",
         "_parser",
+        "_pending",
         "_reason",
         "_trailer",
         "_upgrade",
@@ -91,6 +114,9 @@ class ResponseParser:
         self._upgrade = False
         self._left = 0
         """Bytes that the body of a response still has whose head came before: they are not parsed."""
+        self._pending: bytes | None = b""
+        """The beginning of what may be an interim response; None once the final one has begun. Its bytes count in
+        ``_head_size``, which is bounded."""
         self._new = b""
         """A head to be kept if its response has a length, while it is parsed."""
         self.reusable = True
@@ -104,6 +130,7 @@ class ResponseParser:
         self.begun = False
         self.to_eof = False
         self._head_size = 0
+        self._pending = b""
         self._bodyless = head
 
     def _body(self, data: bytes) -> None:
@@ -153,6 +180,35 @@ class ResponseParser:
             self._head_size += len(data)
             if self._head_size > RESPONSE_HEAD_MAX + 65536:
                 raise BadResponse(f"its head has more than {RESPONSE_HEAD_MAX} bytes")
+            if self._pending is not None:
+                if data[9:10] <= b"1" or self._pending:
+                    data = self._interims(self._pending + data)
+                    if not data:
+                        return None
+                self._pending = None
+        self._parse(data)
+        return None
+
+    def _interims(self, data: bytes) -> bytes:
+        """Parse interim responses, each when its head is complete; return the beginning of the final one.
+
+        llhttp would take ``Connection: close`` in one of them for the end of the connection. Each has a parser of its
+        own, which is at its end where the head is.
+        """
+        self._pending = b""
+        while _may_be_interim(data):
+            end = data.find(HEAD_END) + 4
+            if end < 4:
+                if len(data) > INTERIM_MAX:
+                    raise BadResponse(f"the head of an interim response has more than {INTERIM_MAX} bytes")
+                self._pending = data
+                return b""
+            self._parse(data[:end])
+            self._parser = httptools.HttpResponseParser(self)
+            data = data[end:]
+        return data
+
+    def _parse(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as error:
@@ -168,9 +224,8 @@ class ResponseParser:
             if self.begun and not self.asked:
                 # Complete, with something behind it: the answer stands, the connection does not.
                 self.reusable = False
-                return None
+                return
             raise BadResponse(str(error)) from error
-        return None
 
     def close(self) -> None:
         """Let go of the parser: it and this object refer to each other, and would wait for the collector."""
@@ -206,8 +261,15 @@ class ResponseParser:
         new, self._new = self._new, b""
         parser = self._parser
         code: int = parser.get_status_code()
+        version: str = parser.get_http_version()
+        if version != "1.1" and version != "1.0":
+            raise BadResponse(f"HTTP version {version}, HTTP/1.0 and HTTP/1.1 are spoken")
+        if _CONTROL(self._reason):
+            raise BadResponse(f"a control character in its reason phrase {self._reason[:80]!r}")
         self._interim = False
-        if 100 <= code < 200:
+        if code < 200:
+            if code < 100:
+                raise BadResponse(f"status code {code:03}, a final one is from 200 to 999")
             if code == 101:
                 if not self._upgrade:
                     raise BadResponse("101 to a request that asked for no other protocol")
@@ -218,18 +280,31 @@ class ResponseParser:
             self._interim = True
             self._owner.interim_response(code, self._reason, self._headers)
             return
-        size, framed, length = 0, False, 0
+        size, framed, length, codings = 0, False, 0, 0
         for name, value in self._headers:
             size += len(name) + len(value) + 4
             kind = _KINDS[name]
             if kind:
-                framed = True
-                length = int(value) if kind == LENGTH and length >= 0 and len(value) <= LENGTH_DIGITS else -1
+                if kind == LENGTH:
+                    framed = True
+                    if len(value) > LENGTH_DIGITS:
+                        value = value.strip().lstrip(b"0") or b"0"
+                    length = int(value)
+                    if length > LENGTH_MAX:
+                        raise BadResponse(f"a Content-Length of more than {LENGTH_MAX} bytes")
+                    continue
+                codings += 1
+                coding = value.strip().lower()
+                if codings > 1 or (coding != b"chunked" and coding != b"identity"):
+                    raise BadResponse(f"Transfer-Encoding {value[:80]!r}, chunked is understood")
+                framed = coding == b"chunked"
+                length = -1
         self.head_size = size
         if size > RESPONSE_HEAD_MAX:
             raise BadResponse(f"its head has more than {RESPONSE_HEAD_MAX} bytes")
         self.begun = True
-        self.reusable = parser.should_keep_alive()
+        # What HTTP/1.0 means by a coding is not known for sure (RFC 9112 §6.1).
+        self.reusable = parser.should_keep_alive() and not (codings and version == "1.0")
         if not self._bodyless and code != 204 and code != 304:
             self.to_eof = not framed
             if not framed:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from gripproxy.edge.forwarding import ForwardSettings, host_name
+from gripproxy.edge.names import folded
 from gripproxy.edge.parser import Request
-from gripproxy.grip.headers import all_of, first
+from gripproxy.grip.headers import first
 from gripproxy.routes import Route, RouteTable
 
 __all__ = ["find_route", "has_events", "is_secure"]
+
+_EVENTS: Final = re.compile(
+    rb"(?<![!#$%&'*+.^_`|~0-9a-z/-])application/websocket-events(?![!#$%&'*+.^_`|~0-9a-z/-])", re.IGNORECASE
+).search
+"""The media type as a word of its own, wherever it stands in a value."""
 
 
 def is_secure(request: Request, tls: bool, settings: ForwardSettings) -> bool:
@@ -40,8 +49,18 @@ def find_route(request: Request, ws: bool, secure: bool, routes: RouteTable, set
 
 
 def has_events(request: Request) -> bool:
-    """Whether a client's request looks like one of WebSocket-over-HTTP, which only the proxy may send to a backend."""
-    return request.method == b"POST" and any(
-        value.partition(b";")[0].strip().lower() == b"application/websocket-events"
-        for value in all_of(request.headers, b"content-type")
+    """Return whether a backend may take a client's request for one of WebSocket-over-HTTP, which only the proxy sends.
+
+    The media type may have parameters, be one of a list, or stand in a header whose name looks like Content-Type; the
+    method does not matter, since some backends do not look at it.
+    """
+    head = request.head
+    if head is not None and head.events is not None:
+        return head.events
+    found = any(
+        len(name) == 12 and folded(name) == b"content-type" and _EVENTS(value) is not None
+        for name, value in request.headers
     )
+    if head is not None:
+        head.events = found
+    return found

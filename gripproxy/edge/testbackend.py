@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from gripproxy.grip.response import Response, phrase
 
-__all__ = ["test_response"]
+if TYPE_CHECKING:
+    from gripproxy.edge.backend import Sink
+
+__all__ = ["answer_test", "test_response"]
 
 BODY_MAX: Final = 100_000
 """Request body in bytes that the test target takes."""
@@ -42,6 +45,20 @@ def test_response(target: bytes, path_beg: bytes | None, body_size: int) -> Resp
     if path == b"/stream":
         return _answer(200, b"[stream opened]\n", (b"Grip-Hold", b"stream"), (b"Grip-Channel", named))
     return _answer(404, b"no such test resource\n")
+
+
+def answer_test(sink: Sink, target: bytes, path_beg: bytes | None, body_size: int) -> None:
+    """Give a sink the test target's answer as a backend connection would.
+
+    Args:
+        sink: Gets head, body and end at once.
+        target: See ``test_response``, as for the others.
+    """
+    answer = test_response(target, path_beg, body_size)
+    sink.on_head(answer.code, answer.reason, answer.headers)
+    sink.on_body(answer.body)
+    sink.on_complete()
+    sink.on_batch()
 
 
 test_response.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever pytest makes of its name

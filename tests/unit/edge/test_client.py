@@ -421,9 +421,15 @@ class TestStreamHold:
 
     def test_a_head_request_is_not_held_either(self, house: House) -> None:
         browser = house.browser().says(b"HEAD / HTTP/1.1\r\nHost: h\r\n\r\n")
-        house.pool.connect().says(stream_hold(b""))
-        assert Parsed(browser.take()).rest == b""
+        backend = house.pool.connect()
+        backend.says(stream_hold(b"open").removesuffix(b"open"))
+        response = Parsed(browser.take())
+        assert (response.rest, response.get(b"Content-Length")) == (b"", None)
         assert house.pipe.take() == []
+        assert house.worker.tally.others.client_header_bytes_sent > 0
+        backend.take()
+        browser.says(get(b"/next"))
+        assert backend.take().startswith(b"GET /next ")
 
     def test_a_slow_client_is_cut_off_at_the_bound(self) -> None:
         house = House(stream_buffer_max=1000)

@@ -117,6 +117,20 @@ class TestRelay:
         backend.says(OK)
         assert browser.take() == OK
 
+    def test_interim_responses_say_nothing_of_the_connection(self, house: House) -> None:
+        browser, backend = asked(house)
+        lines = b"Connection: close\r\nKeep-Alive: x\r\nContent-Length: 2\r\nUpgrade: x\r\nTrailer: x\r\nLink: </s>\r\n"
+        backend.says(b"HTTP/1.1 103 Early Hints\r\n%b\r\n" % lines)
+        assert browser.take() == b"HTTP/1.1 103 Early Hints\r\nLink: </s>\r\n\r\n"
+
+    def test_a_204_is_relayed_without_length(self, house: House) -> None:
+        browser, backend = asked(house)
+        for _ in range(4):
+            backend.take()
+            backend.says(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nX: y\r\n\r\n")
+            assert browser.take() == b"HTTP/1.1 204 No Content\r\nX: y\r\n\r\n"
+            browser.says(GET)
+
     def test_http_1_0_knows_no_interim_responses(self, house: House) -> None:
         browser, backend = asked(house, b"GET / HTTP/1.0\r\n\r\n")
         backend.says(b"HTTP/1.1 103 Early Hints\r\n\r\n")
@@ -265,6 +279,22 @@ class TestTargets:
             b"POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/websocket-events; x=y\r\n\r\n"
         )
         assert error(browser, 403) == "Client not allowed to send WebSocket events directly.\n"
+
+    @pytest.mark.parametrize("method", [b"GET", b"PUT"])
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b"Content-Type: text/plain, Application/Websocket-Events",
+            b"Content-Type: x/y; a=application/websocket-events",
+            b"content_type: application/websocket-events",
+        ],
+    )
+    def test_events_of_websockets_in_disguise(self, method: bytes, line: bytes) -> None:
+        house = House("* one:1,over_http")
+        for _ in range(3):
+            browser = house.browser().says(b"%b / HTTP/1.1\r\nHost: h\r\n%b\r\n\r\n" % (method, line))
+            assert error(browser, 403) == "Client not allowed to send WebSocket events directly.\n"
+        assert not house.pool.wanted
 
     def test_the_built_in_target(self) -> None:
         house = House("* test")

@@ -73,6 +73,20 @@ class TestHeaders:
         sent = request(HOST, *((name, b"x") for name in dropped), (b"Grip-Any", b"x"), (b"TE", b"trailers"))
         assert lines(forwarder(), sent) == [b"GET /x HTTP/1.1", b"Host: h", b"TE: trailers"]
 
+    def test_names_alike_stay_behind_where_theirs_do(self) -> None:
+        alike = [b"Accept_Encoding", b"Content_Length", b"grip_sig", b"eb9bf0f5_x", b"Transfer.Encoding"]
+        sent = request(HOST, *((name, b"x") for name in alike), (b"X_Forwarded_For", b"y"), (b"CDN_Loop", b"z"))
+        made = [b"GET /x HTTP/1.1", b"Host: h"]
+        assert lines(forwarder(), sent) == [*made, b"X_Forwarded_For: y", b"CDN_Loop: z"]
+        rule = ForwardedFor.parse("append")
+        assert lines(forwarder(forwarded_for=rule), sent) == [*made, b"CDN_Loop: z", b"X-Forwarded-For: 192.0.2.1"]
+        looped = lines(forwarder(cdn_token=b"me"), sent)
+        assert looped == [*made, b"X_Forwarded_For: y", b"CDN-Loop: me"]
+
+    def test_names_alike_pass_from_a_trusted_client_where_theirs_do(self) -> None:
+        sent = request(HOST, (b"Grip_Any", b"x"), (b"Accept_Encoding", b"x"))
+        assert lines(forwarder(), sent, trusted=True) == [b"GET /x HTTP/1.1", b"Host: h", b"Grip_Any: x"]
+
     def test_a_missing_host_is_made(self) -> None:
         assert lines(forwarder(), request())[1] == b"Host: localhost"
 

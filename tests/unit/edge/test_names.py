@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gripproxy.edge.names import NAME_KEPT, NAMES_MAX, Names
+from gripproxy.edge.names import NAME_KEPT, NAMES_MAX, Names, folded
 
 
 def test_letter_case_does_not_matter_and_each_is_asked_for_once() -> None:
@@ -32,3 +32,9 @@ def test_nobody_can_fill_the_memory() -> None:
     before = len(names)
     assert names[b"x" * (NAME_KEPT + 1)] == NAME_KEPT + 1
     assert len(names) == before
+
+
+def test_names_that_look_alike_are_folded_into_one() -> None:
+    assert {folded(name) for name in (b"Meta-User", b"meta_user", b"META.USER", b"Meta|User")} == {b"meta-user"}
+    assert folded(b"X!#$%&'*+.^_`|~-aZ09\xff") == b"x---------------az09-"
+    assert folded(b"Metauser") != folded(b"Meta-User")

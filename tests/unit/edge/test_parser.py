@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gripproxy.edge.parser import BadRequest, Request, RequestParser, parse_packed
+from gripproxy.edge.parser import LENGTH_MAX, BadRequest, Request, RequestParser, parse_packed
 
 
 class Requests:
@@ -166,6 +166,7 @@ class TestRefused:
             b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
             b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: +1\r\n\r\n",
             b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999\r\n\r\n",
+            b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9223372036854775808\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost : h\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost: h\r\nX: a\0b\r\n\r\n",
             b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
@@ -175,6 +176,21 @@ class TestRefused:
     )
     def test_what_smuggling_needs(self, data: bytes) -> None:
         assert refused(data).status == 400
+
+    def test_the_longest_length_is_taken(self) -> None:
+        data = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % LENGTH_MAX
+        assert Requests().feed(data).one.length == LENGTH_MAX
+
+    @pytest.mark.parametrize("host", [b"a b", b"a/b", b"u@a", b"a:b", b"a:1:2", b"::1", b"[::1", b":80", b"a\tb", b"a#b"])
+    def test_a_host_that_is_none(self, host: bytes) -> None:
+        error = refused(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % host)
+        assert (error.status, str(error)) == (400, f"Host {host!r} is not a name or an address, with or without a port")
+        if b"/" not in host and b"#" not in host:
+            assert refused(b"GET http://%b/ HTTP/1.1\r\nHost: h\r\n\r\n" % host).status == 400
+
+    @pytest.mark.parametrize("host", [b"", b"a", b"A_b.c:80", b"a:", b"[::1]", b"[fe80::1%25en0]:8", b"\xc3\xa9"])
+    def test_a_host_that_is_one(self, host: bytes) -> None:
+        assert Requests().feed(b"GET / HTTP/1.1\r\nHost: %b \t\r\n\r\n" % host).one.host == host
 
     def test_the_error_says_what_was_wrong(self) -> None:
         error = refused(b"CONNECT h:443 HTTP/1.1\r\nHost: h\r\n\r\n")

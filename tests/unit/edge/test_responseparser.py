@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gripproxy.edge.responseparser import RESPONSE_HEAD_MAX, BadResponse, ResponseParser
+from gripproxy.edge.responseparser import INTERIM_MAX, RESPONSE_HEAD_MAX, BadResponse, ResponseParser
 
 
 class Responses:
@@ -109,6 +109,27 @@ class TestResponse:
             "complete",
         ]
 
+    def test_an_interim_one_that_closes_does_not_hide_the_final_one_however_they_are_cut(self) -> None:
+        data = b"HTTP/1.1 103 A\r\nConnection: close\r\n\r\nHTTP/1.1 102 B\r\nConnection: close\r\n\r\n" + OK
+        whole = Responses().feed(data)
+        assert [told[:2] for told in whole.told[:3]] == [("interim", 103), ("interim", 102), (200, b"OK")]
+        assert whole.told[3:] == [b"hello", "complete"]
+        assert whole.parser.reusable
+        for place in range(1, len(data)):
+            assert Responses().feed(data[:place], data[place:]).told[:3] == whole.told[:3]
+
+    def test_identity_is_no_coding(self) -> None:
+        responses = Responses().feed(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Identity\r\n\r\n2\r\nhi")
+        assert responses.parser.eof()
+        assert responses.told[1:] == [b"2\r\nhi", "complete"]
+        assert not responses.parser.reusable
+
+    def test_a_coding_on_http_1_0_is_the_last_on_its_connection(self) -> None:
+        data = b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"
+        responses = Responses().feed(data)
+        assert responses.told[1:] == [b"hi", "complete"]
+        assert not responses.parser.reusable
+
     def test_http_1_0_and_close_are_not_reused(self) -> None:
         assert not Responses().feed(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n").parser.reusable
         assert (
@@ -150,6 +171,19 @@ class TestBadResponse:
             b"HTTP/1.1 200 OK\r\nX: \x00\r\n\r\n",
             b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
             b"HTTP/1.1 101 X\r\n\r\n",
+            b"HTTP/1.1 099 X\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 000 X\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 20 X\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 2000 X\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/2.0 200 X\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 200 a\x00b\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 200 a\x7fb\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 103 a\x1bb\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775808\r\n\r\n",
+            b"HTTP/1.1 103 Early\r\nX: " + b"y" * INTERIM_MAX,
         ],
     )
     def test_what_is_no_response(self, data: bytes) -> None:

@@ -76,12 +76,19 @@ class TestDirectBackendThatDoesNotRead:
         direct.says(CLOSE, close_payload(4000))
         assert direct.client.closing
 
-    def test_its_client_is_read_after_its_mistake(self, direct: Talk) -> None:
+    def test_its_client_is_dropped_after_its_mistake(self, direct: Talk) -> None:
         direct.backend_blocks()
         direct.backend_says(b"\xf1\x00")
+        assert direct.heard() == []
+        assert direct.client.aborted
+
+    def test_its_client_is_read_after_a_message_that_is_too_long(self) -> None:
+        direct = Talk(ws_message_max=10)
+        direct.backend_blocks()
+        direct.backend_says(serialise(TEXT, b"x" * 11))
         [(opcode, payload)] = direct.heard()
-        assert (opcode, payload[:2]) == (CLOSE, close_payload(1002))
-        direct.says(CLOSE, close_payload(1002))
+        assert (opcode, payload[:2]) == (CLOSE, close_payload(1009))
+        direct.says(CLOSE, close_payload(1009))
         assert direct.client.closing
 
 
