@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.wire.wirekit import CLOSE, Aborted, Script, Setup, Silence, Site, covers, expect, hold, on_pushpin, response
+from tests.wire.wirekit import CLOSE, Aborted, Script, Setup, Silence, Site, covers, expect, on_pushpin, response
 from tests.wire.wirekit.client import PATIENCE
 
 SETUP = Setup(routes="* {backend}\nevents.test {backend},over_http\n")

@@ -181,7 +181,7 @@ class TestRefused:
         data = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % LENGTH_MAX
         assert Requests().feed(data).one.length == LENGTH_MAX
 
-    @pytest.mark.parametrize("host", [b"a b", b"a/b", b"u@a", b"a:b", b"a:1:2", b"::1", b"[::1", b":80", b"a\tb", b"a#b"])
+    @pytest.mark.parametrize("host", [b"a b", b"a/b", b"u@a", b"a:b", b"a:1:2", b"::1", b"[::1", b":80", b"a#b"])
     def test_a_host_that_is_none(self, host: bytes) -> None:
         error = refused(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % host)
         assert (error.status, str(error)) == (400, f"Host {host!r} is not a name or an address, with or without a port")
