@@ -82,7 +82,7 @@ class TestRequests:
         [
             b"GET /x?a=b&c=%20 HTTP/1.1\r\nHost: h\r\n",
             b"DELETE /~x HTTP/1.1\r\nHost: \x80\xff\r\n",
-            b"GET /x HTTP/1.1\r\nHost: a\tb\r\n",
+            b"GET /x HTTP/1.1\r\nHost: a%20b\r\n",
             b"GET /x HTTP/1.1\r\nX: y\r\n",
             b"GET /%b HTTP/1.1\r\nHost: h\r\n" % (b"x" * 3600),
         ],
