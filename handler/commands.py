@@ -178,21 +178,23 @@ class CommandSocket:
     def _full(self) -> bool:
         return len(self._exchange.questions) >= MAX_PENDING
 
-    def _take(self) -> None:
+    def _take(self) -> int:
         frames = self._sock.recv_multipart(zmq.NOBLOCK)
+        size = sum(map(len, frames))
         # The way back is everything up to the empty delimiter, which a REQ puts there and a DEALER must.
         end = frames.index(b"", 1) if b"" in frames[1:] else -1
         if end < 0 or len(frames) != end + 2:
             log.warning("command: request of %d frames ignored: expected a delimiter and one payload", len(frames))
-            return
+            return size
         envelope = frames[: end + 1]
         try:
             request = parse_request(frames[end + 1])
         except RequestError as error:
             log.warning("command: request ignored: %s", error)
-            return
+            return size
         log.debug("command: %s", request.method)
         self._commands.run(request, self._loop.time(), lambda reply: self._reply([*envelope, reply]))
+        return size
 
     def _reply(self, frames: list[bytes]) -> None:
         if self._drain is None:

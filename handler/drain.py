@@ -11,7 +11,9 @@ import zmq
 __all__ = ["Drain"]
 
 TURN: Final = 500
-"""Messages read in one turn of the loop, so that a flood leaves room for the workers' links and the control port."""
+TURN_BYTES: Final = 256 * 1024
+"""Messages read in one turn of the loop, and bytes after which it ends, so that a flood leaves room for the workers'
+links, the control port and the other sockets: 500 items of a megabyte took the handler away for seconds."""
 
 WAIT: Final = 0.005
 """Seconds between two looks while the reader has to wait."""
@@ -24,14 +26,14 @@ class Drain:
     it is empty. So each turn reads until ``zmq.Again``, or comes back by itself. Sending on the socket, or changing its
     subscriptions, can swallow an edge: call ``look`` afterwards.
 
-    Arguments: ``take()`` reads one message with ``zmq.NOBLOCK`` and deals with it, letting ``zmq.Again`` out;
-    ``wait()`` is true while nothing may be read for now.
+    Arguments: ``take()`` reads one message with ``zmq.NOBLOCK``, deals with it and returns its bytes, letting
+    ``zmq.Again`` out; ``wait()`` is true while nothing may be read for now.
     """
 
     def __init__(
         self,
         sock: zmq.Socket[bytes],
-        take: Callable[[], None],
+        take: Callable[[], int],
         wait: Callable[[], bool] | None = None,
         turn: int = TURN,
     ) -> None:
@@ -83,9 +85,12 @@ class Drain:
             return
         empty = False
         take = self._take
+        left = TURN_BYTES
         try:
             for _ in range(self._turn):
-                take()
+                left -= take()
+                if left < 0:
+                    break
         except zmq.Again:
             empty = True
         finally:

@@ -17,7 +17,7 @@ from .endpoints import bind
 from .exchange import Exchange
 from .publication import parse_message
 
-__all__ = ["Intake"]
+__all__ = ["LEAST", "MAX_PULLED", "MAX_WAITING", "Intake", "kept"]
 
 MAX_WAITING: Final = 20_000
 """Messages ZeroMQ keeps of each publisher of the SUB socket, before these have to drop."""
@@ -38,19 +38,36 @@ _NOBLOCK: Final = int(zmq.NOBLOCK)
 SHOWN: Final = 120
 """Bytes of a bad item shown in the log."""
 
+LEAST: Final = 2
+"""Messages ZeroMQ keeps of each publisher, however long they may be: with one it would stop and go at each."""
+
+
+def kept(most: int, room: int, longest: int) -> int:
+    """Return the number of messages that ZeroMQ may keep of each publisher, which it cannot bound in bytes.
+
+    Args:
+        most: the greatest number.
+        room: bytes that they may have together (``push_in_buffer_max``); 0: as many as ``most`` have.
+        longest: bytes of the longest message that is taken.
+    """
+    return min(most, max(LEAST, room // longest)) if room else most
+
 
 class Intake:
     """The ZeroMQ intakes of an Exchange. A bad item is one log line and counted; nothing can be answered here.
 
     Arguments: ``context`` owns the sockets; ``wait()`` is true while publishers should be made to wait (PULL only: a
-    publisher that sends by SUB is not slowed down by us, it would only drop).
+    publisher that sends by SUB is not slowed down by us, it would only drop); ``room`` is ``push_in_buffer_max``.
     """
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], exchange: Exchange, wait: Callable[[], bool]) -> None:
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], exchange: Exchange, wait: Callable[[], bool], room: int = 0
+    ) -> None:
         self._now = asyncio.get_running_loop().time
         self._context = context
         self._exchange = exchange
         self._wait = wait
+        self._room = room
         self._pull: zmq.Socket[bytes] | None = None
         self._sub: zmq.Socket[bytes] | None = None
         self._drains: list[Drain] = []
@@ -60,7 +77,7 @@ class Intake:
     def open_pull(self, spec: str, mode: int | None = None) -> str:
         """Bind the PULL socket and read from it; return its address. ``mode``: ipc_file_mode. Raises BindError."""
         sock = self._pull = self._socket(zmq.PULL)
-        sock.setsockopt(zmq.RCVHWM, MAX_PULLED)
+        sock.setsockopt(zmq.RCVHWM, kept(MAX_PULLED, self._room, MAX_MESSAGE))
         sock.setsockopt(zmq.RCVBUF, PULL_BUFFER)
         address = bind(sock, spec, "push_in_spec", mode)
         self._bound.append((sock, sock.getsockopt_string(zmq.LAST_ENDPOINT)))
@@ -118,7 +135,7 @@ class Intake:
 
     def _socket(self, kind: int) -> zmq.Socket[bytes]:
         sock = self._context.socket(kind)
-        sock.setsockopt(zmq.RCVHWM, MAX_WAITING)
+        sock.setsockopt(zmq.RCVHWM, kept(MAX_WAITING, self._room, MAX_MESSAGE))
         sock.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
         sock.setsockopt(zmq.IPV6, 1)
         return sock
@@ -129,46 +146,50 @@ class Intake:
         self._sub.setsockopt(zmq.SUBSCRIBE if wanted else zmq.UNSUBSCRIBE, channel)
         self._sub_drain.look()
 
-    def _take_pull(self) -> None:
+    def _take_pull(self) -> int:
         sock = self._pull
         assert sock is not None
         # A frame knows whether it is the last one; to ask the socket costs four times as much as to read it.
         frame = sock.recv(_NOBLOCK, copy=False)
         data = frame.bytes
+        size = len(data)
         if frame.more:
             parts = 1
             while sock.getsockopt(zmq.RCVMORE):
-                sock.recv(zmq.NOBLOCK)
+                size += len(sock.recv(zmq.NOBLOCK))
                 parts += 1
             self._bad("PULL", f"message has {parts} parts, expected 1", data)
-            return
+            return size
         try:
             item = parse_message(data)
         except (ItemError, FrameError) as error:
             self._bad("PULL", str(error), data)
-            return
+            return size
         if log.level >= DEBUG:
             log.debug("PULL: item for channel %s", item.channel)
         exchange = self._exchange
         exchange.counters.pull += 1
         exchange.accept(item, self._now())
+        return size
 
-    def _take_sub(self) -> None:
+    def _take_sub(self) -> int:
         sock = self._sub
         assert sock is not None
         parts = sock.recv_multipart(zmq.NOBLOCK)
+        size = sum(map(len, parts))
         if len(parts) != 2:
             self._bad("SUB", f"message has {len(parts)} parts, expected topic and item", parts[0])
-            return
+            return size
         try:
             item = parse_message(parts[1], parts[0])
         except (ItemError, FrameError) as error:
             self._bad("SUB", str(error), parts[1])
-            return
+            return size
         if log.level >= DEBUG:
             log.debug("SUB: item for channel %s", item.channel)
         self._exchange.counters.sub += 1
         self._exchange.accept(item, self._now())
+        return size
 
     def _bad(self, source: str, reason: str, data: bytes) -> None:
         self._exchange.counters.invalid += 1

@@ -84,7 +84,7 @@ class Service:
         self._clock = Clock(self.exchange)
         self.links = Links(self.exchange, self._changed)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.intake = Intake(self._context, self.exchange, self.links.congested)
+        self.intake = Intake(self._context, self.exchange, self.links.congested, settings.push_in_buffer_max)
         self._commands: CommandSocket | None = None
         self._stats: StatsSocket | None = None
         self._control: ControlServer | None = None

@@ -91,7 +91,7 @@ class StatsSocket:
                 timer.cancel()
         self._sock.close(linger=100)
 
-    def _take(self) -> None:
+    def _take(self) -> int:
         message = self._sock.recv(zmq.NOBLOCK)
         prefix = message[1:]
         if message[:1] == b"\1":
@@ -103,12 +103,13 @@ class StatsSocket:
             self._prefixes.discard(prefix)
             self._crowded = self._crowded and bool(self._prefixes)
         else:
-            return
+            return len(message)
         kinds = frozenset(KINDS) if self._crowded else kinds_of(self._prefixes)
         fresh = kinds_of({prefix}) if message[:1] == b"\1" else frozenset()
         log.debug("stats: %s", ", ".join(sorted(kinds)) or "nobody listens")
         self._stats.listen(kinds, fresh, self._exchange.directory.channels)
         self._work_on()
+        return len(message)
 
     def _send(self, kind: str, fields: Mapping[str, Any]) -> None:
         drain = self._drain

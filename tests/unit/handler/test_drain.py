@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import zmq
 
-from handler.drain import Drain
+from handler.drain import TURN_BYTES, Drain
 
 
 class Queue:
@@ -19,6 +19,8 @@ class Queue:
     def __init__(self) -> None:
         self.waiting = 0
         self.taken = 0
+        self.size = 1
+        """Bytes of each message."""
         self.turns: list[int] = []
         self.trouble: Exception | None = None
         self._fd, self._signal = os.pipe()
@@ -34,7 +36,7 @@ class Queue:
         self.waiting += count
         os.write(self._signal, b"x")
 
-    def take(self) -> None:
+    def take(self) -> int:
         if not self.waiting:
             os.set_blocking(self._fd, False)
             try:
@@ -47,6 +49,7 @@ class Queue:
         if self.trouble is not None:
             trouble, self.trouble = self.trouble, None
             raise trouble
+        return self.size
 
     def close(self) -> None:
         os.close(self._fd)
@@ -140,3 +143,30 @@ async def test_what_is_unread_is_read_although_the_edge_was_taken(queue: Queue) 
     one.close()
     queue.waiting = 1
     assert not one.unread
+
+
+async def test_a_turn_ends_after_so_many_bytes(queue: Queue) -> None:
+    queue.waiting, queue.size = 8, TURN_BYTES // 2
+    turns: list[int] = []
+    loop = asyncio.get_running_loop()
+    reader = drain(queue)
+
+    def look() -> None:
+        turns.append(queue.taken)
+        if queue.waiting:
+            loop.call_soon(look)
+
+    loop.call_soon(look)
+    await until_taken(queue, 8)
+    # Three are more than the bound, two are not.
+    assert [count for count in dict.fromkeys(turns) if count] == [3, 6, 8]
+    reader.close()
+
+
+async def test_a_message_longer_than_a_turn_is_read_alone(queue: Queue) -> None:
+    queue.waiting, queue.size = 2, 10 * TURN_BYTES
+    reader = drain(queue)
+    await asyncio.sleep(0)
+    assert queue.taken == 1
+    await until_taken(queue, 2)
+    reader.close()

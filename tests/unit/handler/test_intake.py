@@ -16,7 +16,7 @@ from gripproxy.grip import tnet
 from gripproxy.grip.item import Item
 from gripproxy.log import log
 from handler.exchange import Exchange
-from handler.intake import Intake
+from handler.intake import LEAST, MAX_PULLED, MAX_WAITING, Intake, kept
 
 
 class Socket:
@@ -233,3 +233,16 @@ async def test_retiring_takes_what_comes_from_those_that_are_connected(house: Ho
     assert not house.intake.unread
     house.intake.close()
     assert not house.intake.unread
+
+
+class TestKept:
+    def test_a_number_of_messages_unless_bytes_are_bounded(self) -> None:
+        assert kept(MAX_PULLED, 0, 64_000_000) == MAX_PULLED
+        assert kept(MAX_WAITING, 0, 64_000_000) == MAX_WAITING
+
+    def test_as_many_of_the_longest_as_fit(self) -> None:
+        assert kept(2000, 64_000_000, 1_000_000) == 64
+
+    def test_never_more_than_the_number_and_never_too_few_to_go_on(self) -> None:
+        assert kept(2000, 64_000_000, 1000) == 2000
+        assert kept(2000, 65_536, 1_000_000) == LEAST
