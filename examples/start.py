@@ -13,6 +13,7 @@ import argparse
 import dataclasses
 import os
 import pathlib
+import secrets
 import shutil
 import signal
 import socket
@@ -26,7 +27,6 @@ from typing import NoReturn
 HERE = pathlib.Path(__file__).resolve().parent
 START_TIMEOUT = 20.0  # seconds until both ports must answer
 STOP_TIMEOUT = 10.0  # seconds until a process that was told to end is killed
-KEY = "a-demo-key-of-32-bytes-or-longer"
 
 CONF = """\
 [global]
@@ -164,11 +164,12 @@ def _start(
 ) -> None:
     for name in ("port", "control_port", "backend_port"):
         _check_free(int(options[name]), "--" + name.replace("_", "-"))
-    (folder / "gripproxy.conf").write_text(CONF.format(folder=folder, key=KEY, **options))
+    key = secrets.token_urlsafe(32)  # of this run: nobody else can sign requests to the backend with it
+    (folder / "gripproxy.conf").write_text(CONF.format(folder=folder, key=key, **options))
     (folder / "routes").write_text(f"* 127.0.0.1:{options['backend_port']}{example.target}\n")
     environment = os.environ | {
         "PORT": str(options["backend_port"]),
-        "GRIP_URL": f"http://127.0.0.1:{options['control_port']}?iss=gripproxy&key={KEY}",
+        "GRIP_URL": f"http://127.0.0.1:{options['control_port']}?iss=gripproxy&key={key}",
         "GRIP_ZMQ_URL": f"tcp://127.0.0.1:{options['command_port']}",
     }
     script, *arguments = [part.format(**options) for part in example.command]

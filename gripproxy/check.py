@@ -1,17 +1,22 @@
 """``gripproxy check``: is the configuration usable, and what would each route do?
 
-Everything that can be told without opening a socket. Exit status 0 if all is well, 1 if something deserves a look
-(unknown keys, skipped lines, missing files), and 2, from the caller, for a configuration that cannot be used.
+Everything that can be found without opening a socket, in one run. Exit status 0 if all is well, 1 if something deserves
+a look (unknown keys, skipped lines, missing files) or is dangerous (ports that other machines reach without protection,
+the shipped key), 2 if the service would not start.
 """
 
 from __future__ import annotations
 
-import ipaddress
+import contextlib
 import ssl
+import sys
+from collections.abc import Sequence
 from typing import TextIO
 
-from gripproxy.config import Config, parse_address
-from gripproxy.routes import Route, RoutesFile, Target
+from gripproxy.config import Config, ConfigError, parse_address
+from gripproxy.exposure import SHIPPED_KEY, exposures, is_shipped, open_to_users, shipped_keys
+from gripproxy.routes import Route, RouteTable, Target
+from gripproxy.routes_file import Routes, RoutesFile
 from gripproxy.tls import CertificateError, Certificates
 
 __all__ = ["check", "describe"]
@@ -97,36 +102,61 @@ def _key(route: Route) -> str:
     return "with a key of its own" if route.sig_key is not None else ""
 
 
-def check(config: Config, out: TextIO | None = None, *, verbose: bool = False) -> int:
-    """Print what the configuration does and what is wrong with it; return 0, or 1 if there are warnings.
+def check(
+    config: Config, out: TextIO | None = None, *, problems: Sequence[ConfigError] = (), verbose: bool = False
+) -> int:
+    """Print what the configuration does and everything that is wrong with it.
 
-    Arguments: ``config`` as loaded; ``out`` a text stream, standard output if None; ``verbose`` to say of each key
-    of Pushpin that means nothing here where it stands, and why. Raises ConfigError if the routes file cannot be read.
+    A reader that closes the output early (``| head``) changes nothing but the output.
+
+    Args:
+        config: as far as it could be loaded.
+        out: a text stream, standard output if None.
+        problems: what prevents the start, as survey_config found it.
+        verbose: also print where each key of Pushpin stands that means nothing here, and why.
+
+    Returns:
+        0; 1 if there are warnings or dangers; 2 if the service would not start.
     """
     source = RoutesFile.of(config)
-    table, problems = source.load()
-
-    def say(text: str) -> None:
-        print(text, file=out)
-
-    say(f"config: {config.path or 'none, built-in values'}")
-    for line in _listening(config):
-        say(f"  {line}")
-    say(f"routes: {source.path or ('--route' if config.overrides.routes else 'none, built-in test route')}")
-    for route in table.routes:
-        say(f"  {route.line}: {describe(route)}")
+    fatal = [str(problem) for problem in problems]
+    routes = Routes(RouteTable(), ())
+    try:
+        routes = source.parse(source.read())
+        fatal += [str(error) for error in source.refused_lines(routes)]
+    except ConfigError as error:
+        fatal.append(str(error))
+    lines = [f"config: {config.path or 'none, built-in values'}"]
+    lines += [f"  {line}" for line in _listening(config)]
+    lines.append(f"routes: {source.path or ('--route' if config.overrides.routes else 'none, built-in test route')}")
+    lines += [f"  {route.line}: {describe(route)}" for route in routes.table.routes]
     if config.ignored:
         count = len(config.ignored)
         names = ", ".join(name for name, _ in config.ignored)
-        say(f"{count} key{' of Pushpin means' if count == 1 else 's of Pushpin mean'} nothing here: {names}")
-        for _, text in config.ignored if verbose else ():
-            say(f"  {text}")
-    warnings = config.warnings + [str(problem) + (" (line skipped)" if problem.skipped else "") for problem in problems]
-    warnings += _findings(config, table.routes, source.path)
-    for warning in warnings:
-        say(f"warning: {warning}")
-    say(f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}" if warnings else "ok")
-    return 1 if warnings else 0
+        lines.append(f"{count} key{' of Pushpin means' if count == 1 else 's of Pushpin mean'} nothing here: {names}")
+        lines += [f"  {text}" for _, text in config.ignored if verbose]
+    dangers = exposures(config) + shipped_keys(config) + _shipped_route_keys(config, routes.table, source)
+    warnings = config.warnings + [
+        str(problem) + (" (line skipped)" if problem.skipped else "")
+        for problem in routes.problems
+        if source.path is not None or not problem.skipped
+    ]
+    warnings += _findings(config, routes.table.routes, source.path) + open_to_users(config)
+    lines += [f"error: {text}" for text in fatal + dangers]
+    lines += [f"warning: {text}" for text in warnings]
+    counts = (("error", len(fatal + dangers)), ("warning", len(warnings)))
+    lines.append(", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in counts if count) or "ok")
+    with contextlib.suppress(BrokenPipeError):
+        (out or sys.stdout).write("".join(f"{line}\n" for line in lines))
+    return 2 if fatal else 1 if dangers or warnings else 0
+
+
+def _shipped_route_keys(config: Config, table: RouteTable, source: RoutesFile) -> list[str]:
+    return [
+        f"{source.path or '--route'}:{route.line}: sig_key={SHIPPED_KEY} is the key that is shipped: write your own"
+        for route in table.routes
+        if route.sig_key is not None and is_shipped(route.sig_key, config.directory)
+    ]
 
 
 def _listening(config: Config) -> list[str]:
@@ -147,6 +177,8 @@ def _listening(config: Config) -> list[str]:
         lines.append(f"commands: ZeroMQ REP {handler.command_spec}")
     if handler.stats_spec:
         lines.append(f"stats: ZeroMQ PUB {handler.stats_spec}")
+    metrics = (handler.prometheus_port, config.proxy.prometheus_port)
+    lines += [f"metrics: {address}" for address in metrics if address]
     counts = {"worker": config.proxy.workers, "handler": 1}
     lines.append("processes: " + ", ".join(f"{counts[name]} {name}" for name in sorted(config.services)))
     return lines
@@ -166,8 +198,6 @@ def _findings(config: Config, routes: tuple[Route, ...], path: str | None) -> li
         except CertificateError as error:
             found.append(f"https port {port}: {error}")
     found += _clashes(config)
-    if handler.push_in_http_port and not handler.control_key and not _loopback(handler.push_in_http_addr):
-        found.append(f"push_in_http_addr={handler.push_in_http_addr} is open to everybody: set control_key")
     if handler.control_tls_cert:
         trouble = _pair(handler.control_tls_cert, handler.control_tls_key)
         if trouble:
@@ -205,15 +235,6 @@ def _clashes(config: Config) -> list[str]:
             if port == same and (address == where or address in everywhere or where in everywhere):
                 found.append(f"{other} and {key} both want port {port}")
     return found
-
-
-def _loopback(address: str) -> bool:
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 def _pair(cert: str, key: str | None) -> str | None:

@@ -7,16 +7,18 @@ configuration cannot be used (one message on standard error, no traceback).
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from gripproxy import __version__
-from gripproxy.config import Config, ConfigError, load_config
+from gripproxy.config import Config, ConfigError, Overrides, survey_config
+from gripproxy.exposure import exposures, shipped_keys
 from gripproxy.listeners import ListenError, for_worker
 from gripproxy.log import log
 from gripproxy.process import Child, as_the_runner, raise_file_limit
-from gripproxy.routes import RoutesFile
+from gripproxy.routes_file import RoutesFile
 
 __all__ = ["main"]
 
@@ -30,6 +32,9 @@ COMMANDS: Final = {
 }
 
 USAGE_ERROR: Final = 2
+
+PIPE_CLOSED: Final = 141
+"""Exit status when the reader of the output has closed it: that of a program which SIGPIPE ends, as a shell sees it."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -132,18 +137,25 @@ def _split_command(argv: Sequence[str]) -> tuple[str | None, list[str]]:
     return None, list(argv)
 
 
-def load(options: argparse.Namespace) -> Config:
-    """Load the configuration the options name. Raises ConfigError."""
-    return load_config(
-        options.config,
+def _overrides(options: argparse.Namespace) -> Overrides:
+    """Return what the options change in the configuration."""
+    return Overrides(
         port=options.port,
         id=options.id,
         log_level=options.loglevel if options.loglevel is not None else "3" if options.verbose else None,
         log_file=options.logfile,
-        routes=options.route,
+        routes=tuple(options.route),
         ipc_prefix=options.ipc_prefix,
         port_offset=options.port_offset,
     )
+
+
+def load(options: argparse.Namespace) -> Config:
+    """Load the configuration the options name. Raises ConfigError."""
+    config, problems = survey_config(options.config, _overrides(options))
+    for problem in problems:
+        raise problem
+    return config
 
 
 def _open_log(config: Config, process: str) -> None:
@@ -233,13 +245,39 @@ def _top(options: argparse.Namespace) -> int:
 def _start_alone(config: Config, child: Child) -> None:
     """Do what the runner does for its children, for a process that runs by itself."""
     if not child.supervised:
-        for warning in config.warnings:
+        for warning in (*config.warnings, *exposures(config), *shipped_keys(config)):
             log.warning("%s", warning)
         raise_file_limit()
 
 
+def _check(options: argparse.Namespace) -> int:
+    from gripproxy import check
+
+    config, problems = survey_config(options.config, _overrides(options))
+    return check.check(config, problems=problems, verbose=options.verbose)
+
+
+def _finish_output() -> None:
+    """Write what is left of the standard output; a reader that has closed it early does not want it."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes once more at its end, and would complain.
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` (default: that of the process) and return the exit status."""
+    try:
+        return _main(argv)
+    except BrokenPipeError:
+        return PIPE_CLOSED
+    finally:
+        _finish_output()
+
+
+def _main(argv: Sequence[str] | None) -> int:
     command, rest = _split_command(sys.argv[1:] if argv is None else argv)
     if command == "publish":
         from gripproxy import publish
@@ -250,6 +288,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if command == "top":
             return _top(options)
+        if command == "check":
+            return _check(options)
         config = load(options)
         if command is None:
             return _run(config)
@@ -257,11 +297,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _worker(config, options.number)
         if command == "handler":
             return _handler(config)
-        if command == "reload":
-            return _reload(config, handler=options.handler, wait=not options.no_wait)
-        from gripproxy import check
-
-        return check.check(config, verbose=options.verbose)
+        return _reload(config, handler=options.handler, wait=not options.no_wait)
     except (ConfigError, ListenError) as error:
         log.flush()
         print(f"{parser.prog}: error: {error}", file=sys.stderr)

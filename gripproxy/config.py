@@ -13,12 +13,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import fnmatch
-import ipaddress
 import os
 import pathlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from gripproxy.config_ini import ConfigError, Raw, logical_lines, split_value
 from gripproxy.config_keys import (
@@ -36,12 +37,13 @@ from gripproxy.config_keys import (
 )
 from gripproxy.config_values import (
     MAX_SOCKET_PATH,
-    NETWORKS,
+    READERS,
     AccessPolicy,
     LocalPort,
+    host_of_spec,
+    others_reach,
     parse_address,
     parse_local,
-    parse_octal,
 )
 
 __all__ = [
@@ -58,10 +60,16 @@ __all__ = [
     "load_config",
     "parse_address",
     "parse_local",
+    "survey_config",
 ]
+
+T = TypeVar("T")
 
 BUILTIN: Final = "built-in"
 """The file name given for values that no file has."""
+
+LOG_OPTION: Final = "--loglevel"
+"""The option that goes before the key log_level."""
 
 MAX_INCLUDES: Final = 8
 """Depth of includes. More is a file that includes itself."""
@@ -167,8 +175,27 @@ def load_config(
     command line's, as text: ``port`` ``[addr:]port``, ``id`` the number of the instance, ``log_level`` ``n`` or
     ``component:n,...``, ``routes`` lines that replace the routes file. Raises ConfigError (docs/grip.md §1.8, §1.9).
     """
-    given = Overrides(port, id, log_level, log_file, tuple(routes), ipc_prefix, port_offset)
-    return _Loader(None if path is None else os.path.abspath(path), given).load()
+    config, problems = survey_config(
+        path, Overrides(port, id, log_level, log_file, tuple(routes), ipc_prefix, port_offset)
+    )
+    for problem in problems:
+        raise problem
+    return config
+
+
+def survey_config(path: str | None, overrides: Overrides) -> tuple[Config, list[ConfigError]]:
+    """Load a config file, or the built-in values, as far as that is possible.
+
+    Args:
+        path: of the file, None for the built-in values.
+        overrides: what the command line changes.
+
+    Returns:
+        The configuration, with the default in place of each value that cannot be used, and everything that is wrong
+        with it, in the order in which it was found.
+    """
+    loader = _Loader(None if path is None else os.path.abspath(path), overrides)
+    return loader.load(), loader.problems
 
 
 class _Loader:
@@ -178,9 +205,23 @@ class _Loader:
         self.path = path
         self.overrides = overrides
         self.raw: dict[tuple[str, str], Raw] = {}
+        self.problems: list[ConfigError] = []
         self.warnings: list[str] = []
         self.ignored: list[tuple[str, str]] = []
         self.variables: dict[str, str] = {}
+
+    def refuse(self, problem: ConfigError) -> None:
+        """Note what cannot be used, once; the default stands in for it."""
+        if str(problem) not in map(str, self.problems):
+            self.problems.append(problem)
+
+    def attempt(self, read: Callable[[], T], otherwise: T) -> T:
+        """Return what ``read`` returns, or ``otherwise`` if that cannot be used."""
+        try:
+            return read()
+        except ConfigError as problem:
+            self.refuse(problem)
+            return otherwise
 
     def load(self) -> Config:
         if self.path is not None:
@@ -196,11 +237,13 @@ class _Loader:
         # rundir and ipc_prefix may stand in every other value, so they go first
         self.variables["libdir"] = self.libdir()
         rundir = self.raw.get(("global", "rundir")) or self.raw.get(("runner", "rundir"))
-        self.variables["rundir"] = os.path.abspath(self.expand(rundir)) if rundir and rundir.text else default_rundir()
+        directory = self.attempt(lambda: self.expand(rundir), "") if rundir else ""
+        self.variables["rundir"] = os.path.abspath(directory) if directory else default_rundir()
         prefix = self.raw.get(("global", "ipc_prefix"))
-        self.variables["ipc_prefix"] = self.expand(prefix) if prefix else Globals().ipc_prefix
+        usual = Globals().ipc_prefix
+        self.variables["ipc_prefix"] = self.attempt(lambda: self.expand(prefix), usual) if prefix else usual
         offset = self.raw.get(("global", "port_offset"))
-        self.offset = self.number("port_offset", offset, 0, 65534) if offset else 0
+        self.offset = self.attempt(lambda: self.number("port_offset", offset, 0, 65534), 0) if offset else 0
         sections = {name: self.section(name, cls) for name, cls in SECTIONS.items()}
         self.unknown()
         return self.finish(sections)
@@ -213,10 +256,11 @@ class _Loader:
         """Put the command line's values over the file's."""
         given = self.overrides
         if given.id is not None:
-            if not 0 <= given.id <= 6553:
-                raise ConfigError(None, None, f"--id must be 0 to 6553, not {given.id}")
-            self.raw["global", "ipc_prefix"] = Raw(f"p{given.id}-", "--id", None)
-            self.raw["global", "port_offset"] = Raw(str(given.id * 10), "--id", None)
+            if 0 <= given.id <= 6553:
+                self.raw["global", "ipc_prefix"] = Raw(f"p{given.id}-", "--id", None)
+                self.raw["global", "port_offset"] = Raw(str(given.id * 10), "--id", None)
+            else:
+                self.refuse(ConfigError(None, None, f"--id must be 0 to 6553, not {given.id}"))
         if given.ipc_prefix is not None:
             self.raw["global", "ipc_prefix"] = Raw(given.ipc_prefix, "--ipc-prefix", None)
         if given.port_offset is not None:
@@ -226,7 +270,7 @@ class _Loader:
                 self.raw.pop(("runner", name), None)
             self.raw["runner", "http_port"] = Raw(given.port, "--port", None)
         if given.log_level is not None:
-            self.raw["runner", "log_level"] = Raw(given.log_level, "--loglevel", None)
+            self.raw["runner", "log_level"] = Raw(given.log_level, LOG_OPTION, None)
 
     def read(self, path: str, depth: int) -> None:
         """Read one file and what it includes; values already there are of higher priority."""
@@ -234,19 +278,21 @@ class _Loader:
             with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
                 text = file.read()
         except OSError as error:
-            raise ConfigError(path, None, f"cannot be read: {error.strerror}") from error
+            self.refuse(ConfigError(path, None, f"cannot be read: {error.strerror}"))
+            return
         values: dict[tuple[str, str], Raw] = {}
         section = ""
         for number, line in logical_lines(text):
             if line.startswith("["):
                 if not line.endswith("]"):
-                    raise ConfigError(path, number, f"section '{line}' has no closing ']'")
-                section = line[1:-1].strip()
+                    self.refuse(ConfigError(path, number, f"section '{line}' has no closing ']'"))
+                section = line.removesuffix("]")[1:].strip()
                 continue
             name, equals, value = line.partition("=")
             name = name.strip()
             if not equals or not name:
-                raise ConfigError(path, number, f"'{line}' is neither 'key=value' nor '[section]'")
+                self.refuse(ConfigError(path, number, f"'{line}' is neither 'key=value' nor '[section]'"))
+                continue
             if (section, name) in values:
                 first = values[section, name].line
                 self.warnings.append(f"{path}:{number}: '{name}' was given in line {first} already; this one is used")
@@ -258,15 +304,20 @@ class _Loader:
 
     def include(self, include: Raw, path: str, depth: int) -> None:
         if depth >= MAX_INCLUDES:
-            raise include.error(f"more than {MAX_INCLUDES} includes within each other")
+            self.refuse(include.error(f"more than {MAX_INCLUDES} includes within each other"))
+            return
         internal = include.text.endswith("{libdir}/internal.conf")
         self.variables["libdir"] = self.libdir()
-        target = os.path.join(os.path.dirname(path), self.expand(include))
+        name = self.attempt(lambda: self.expand(include), "")
+        if not name:
+            return
+        target = os.path.join(os.path.dirname(path), name)
         # Pushpin keeps the addresses of its own parts there: without Pushpin there is no such file
         if internal and not os.path.exists(target):
             return
         if not os.path.exists(target):
-            raise include.error(f"include file '{target}' does not exist")
+            self.refuse(include.error(f"include file '{target}' does not exist"))
+            return
         self.read(target, depth + 1)
 
     def section(self, section: str, cls: type[Any]) -> Any:
@@ -282,11 +333,15 @@ class _Loader:
                 raw = raw or Raw(",".join(item.metadata["default"]), BUILTIN, None)
             elif raw is None or raw.text == "" or item.metadata["kind"] == "derived":
                 continue
-            values[item.name] = self.value(item.name, raw, item.metadata)
+            try:
+                values[item.name] = self.value(item.name, raw, item.metadata)
+            except ConfigError as problem:
+                self.refuse(problem)
         if section == "runner":
             level = self.raw.get(("runner", "log_level"))
             if level is not None and level.text:
-                values["log_level"], values["component_levels"] = self.levels(level)
+                usual: tuple[int, tuple[tuple[str, int], ...]] = (2, ())
+                values["log_level"], values["component_levels"] = self.attempt(partial(self.levels, level), usual)
         for name, value in values.items():
             if value and (section, name) in NOT_YET:
                 self.warnings.append(f"{_place(self.blame(section, name))}not supported yet: {name}")
@@ -317,9 +372,9 @@ class _Loader:
                 raise raw.error(f"{name} must be one of {', '.join(rules['choices'])}, not '{text}'")
             return text
         items = [text] if kind in ("metrics", "octal", "spec") else self.items(raw)
-        read = getattr(self, f"read_{kind}", None)
+        read = partial(self.read_spec, raw) if kind in ("spec", "specs") else READERS.get(kind, str)
         try:
-            checked = tuple(items) if read is None else tuple(read(raw, item) for item in items)
+            checked = tuple(read(item) for item in items)
         except ValueError as error:
             raise raw.error(f"{name}: {error}") from error
         if kind == "nets":
@@ -386,10 +441,14 @@ class _Loader:
     def levels(self, raw: Raw) -> tuple[int, tuple[tuple[str, int], ...]]:
         """Read ``n`` or ``component:n,...`` (docs/grip.md §1.9)."""
         general, single = 2, {}
+        name = "log_level" if raw.file != LOG_OPTION else LOG_OPTION
         for item in self.items(raw):
             component, colon, level = item.rpartition(":")
-            if not re.fullmatch(r"[0-9]{1,3}", level):
-                raise raw.error(f"log_level must be 0 to 3 or component:level, not '{item}'")
+            if not re.fullmatch(r"[0-9]{1,3}", level) or (name == LOG_OPTION and int(level) > 3):
+                text = f"{name} must be 0 to 3 or component:level, not '{item}'"
+                raise ConfigError(None, None, text) if name == LOG_OPTION else raw.error(text)
+            if int(level) > 3:  # Pushpin takes any number, and files of it have to load
+                self.warnings.append(f"{_place(raw)}log_level must be 0 to 3, not '{item}'; 3 is used")
             if not colon or component == "default":
                 general = min(int(level), 3)
             elif component in SERVICES:
@@ -405,36 +464,6 @@ class _Loader:
             raise raw.error(f"port {port} and the port offset {self.offset} make more than 65535")
         return port + self.offset
 
-    def read_ports(self, raw: Raw, item: str) -> str:
-        parse_address(item)
-        return item
-
-    def read_locals(self, raw: Raw, item: str) -> str:
-        local = os.path.abspath(item.partition("?")[0]) + item[len(item.partition("?")[0]) :]
-        parse_local(local)
-        return local
-
-    def read_metrics(self, raw: Raw, item: str) -> str:
-        if not item.startswith("ipc://"):
-            parse_address(item)
-        return item
-
-    def read_forwarded(self, raw: Raw, item: str) -> str:
-        if not re.fullmatch(r"append|truncate:[0-9]{1,9}", item):
-            raise ValueError(f"must be a list of 'truncate:N' and 'append', not '{item}'")
-        return item
-
-    def read_octal(self, raw: Raw, item: str) -> int:
-        return parse_octal(item)
-
-    def read_nets(self, raw: Raw, item: str) -> tuple[str, ...]:
-        if item in NETWORKS:
-            return NETWORKS[item]
-        try:
-            return (str(ipaddress.ip_network(item, strict=False)),)
-        except ValueError as error:
-            raise ValueError(f"'{item}' is no network (10.0.0.0/8) and none of {', '.join(NETWORKS)}") from error
-
     def read_spec(self, raw: Raw, item: str) -> str:
         scheme, _, address = item.partition("://")
         if scheme == "ipc" and address:
@@ -448,8 +477,6 @@ class _Loader:
         if not 1 <= int(port) <= 65535:
             raise ValueError(f"port must be 1 to 65535, not {port}")
         return f"tcp://{host}:{self.shift(raw, int(port))}"
-
-    read_specs = read_spec
 
     def unknown(self) -> None:
         """Note the keys and sections that do not exist here, each with the nearest name that does."""
@@ -482,17 +509,18 @@ class _Loader:
         )
         longest = os.fsencode(f"{shared.rundir}/{shared.ipc_prefix}runner")
         if len(longest) > MAX_SOCKET_PATH:
-            raise self.blame("global", "rundir").error(
-                f"rundir is too long: sockets in it would have {len(longest)} bytes, {MAX_SOCKET_PATH} are possible"
-            )
+            text = f"rundir is too long: sockets in it would have {len(longest)} bytes, {MAX_SOCKET_PATH} are possible"
+            self.refuse(self.blame("global", "rundir").error(text))
         if "/" in shared.ipc_prefix:
-            raise self.blame("global", "ipc_prefix").error(f"ipc_prefix must have no '/', not '{shared.ipc_prefix}'")
+            text = f"ipc_prefix must have no '/', not '{shared.ipc_prefix}'"
+            self.refuse(self.blame("global", "ipc_prefix").error(text))
         proxy: Proxy = sections["proxy"]
         runner: Runner = sections["runner"]
         handler: Handler = sections["handler"]
         if bool(handler.control_tls_cert) != bool(handler.control_tls_key):
             given = "control_tls_cert" if handler.control_tls_cert else "control_tls_key"
-            raise self.blame("handler", given).error("control_tls_cert and control_tls_key need each other")
+            self.refuse(self.blame("handler", given).error("control_tls_cert and control_tls_key need each other"))
+        self.check_publishing(handler)
         routesfile = ""
         if self.path is not None:
             routesfile = os.path.join(os.path.dirname(self.path), proxy.routesfile or "routes")
@@ -507,10 +535,27 @@ class _Loader:
         )
         config = Config(self.path, shared, runner, proxy, handler, self.overrides, self.warnings, self.ignored)
         if not config.services:
-            raise self.blame("runner", "services").error(
-                f"services names no process: '{','.join(runner.services)}' (proxy and handler exist)"
-            )
+            text = f"services names no process: '{','.join(runner.services)}' (proxy and handler exist)"
+            self.refuse(self.blame("runner", "services").error(text))
         return config
+
+    def check_publishing(self, handler: Handler) -> None:
+        """Refuse ZeroMQ sockets that would let other machines publish without the key that control_key demands."""
+        if not handler.control_key or handler.control_zmq == "open":
+            return
+        specs = [("push_in_spec", handler.push_in_spec), ("command_spec", handler.command_spec)]
+        if not handler.push_in_sub_connect:
+            specs += [("push_in_sub_specs", spec) for spec in handler.push_in_sub_specs[:1]]
+        for name, spec in specs:
+            host = host_of_spec(spec)
+            if host is not None and others_reach(host):
+                self.refuse(
+                    self.blame("handler", name).error(
+                        f"{name} must be on loopback (tcp://127.0.0.1:PORT), not '{spec}': control_key demands a key, "
+                        "and over ZeroMQ other machines would publish without one; write control_zmq=open in [handler] "
+                        "if only publishers reach it"
+                    )
+                )
 
     def blame(self, section: str, name: str) -> Raw:
         return self.raw.get((section, name)) or Raw("", BUILTIN, None)

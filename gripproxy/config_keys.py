@@ -176,6 +176,9 @@ class Handler:
     push_in_http_max_body_size: int = key(1000000, "bytes", "request body on the control port", low=1)
     control_key: str = key("", "", "key a publisher must show: literal, base64:, file:", kind="secret")
     control_iss: str = key("", "", "issuer its token must name")
+    control_zmq: str = key(
+        "closed", "", "with control_key, ZeroMQ publishing beyond loopback, without a key", choices=("closed", "open")
+    )
     control_tls_cert: str = key("", "path", "certificate of the control port", kind="file")
     control_tls_key: str = key("", "path", "its private key", kind="file")
     stats_spec: str = key("", "ZeroMQ", "PUB, binds", kind="spec", builtin="ipc://{rundir}/{ipc_prefix}stats")

@@ -8,11 +8,24 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import socket
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
-__all__ = ["MAX_SOCKET_PATH", "NETWORKS", "AccessPolicy", "LocalPort", "parse_address", "parse_local", "parse_octal"]
+__all__ = [
+    "MAX_SOCKET_PATH",
+    "NETWORKS",
+    "READERS",
+    "AccessPolicy",
+    "LocalPort",
+    "host_of_spec",
+    "others_reach",
+    "parse_address",
+    "parse_local",
+    "parse_octal",
+]
 
 MAX_SOCKET_PATH: Final = 107
 """Bytes a unix socket path may have (sockaddr_un without its final zero)."""
@@ -117,3 +130,83 @@ def parse_octal(text: str) -> int:
     if not re.fullmatch(r"[0-7]{1,4}", text):
         raise ValueError(f"mode must be octal like 660, not '{text}'")
     return int(text, 8)
+
+
+def _ports(item: str) -> str:
+    parse_address(item)
+    return item
+
+
+def _locals(item: str) -> str:
+    path, mark, query = item.partition("?")
+    local = os.path.abspath(path) + mark + query
+    parse_local(local)
+    return local
+
+
+def _metrics(item: str) -> str:
+    return item if item.startswith("ipc://") else _ports(item)
+
+
+def _forwarded(item: str) -> str:
+    if not re.fullmatch(r"append|truncate:[0-9]{1,9}", item):
+        raise ValueError(f"must be a list of 'truncate:N' and 'append', not '{item}'")
+    return item
+
+
+def _nets(item: str) -> tuple[str, ...]:
+    if item in NETWORKS:
+        return NETWORKS[item]
+    try:
+        return (str(ipaddress.ip_network(item, strict=False)),)
+    except ValueError as error:
+        raise ValueError(f"'{item}' is no network (10.0.0.0/8) and none of {', '.join(NETWORKS)}") from error
+
+
+READERS: Final[dict[str, Callable[[str], Any]]] = {
+    "ports": _ports,
+    "locals": _locals,
+    "metrics": _metrics,
+    "forwarded": _forwarded,
+    "octal": parse_octal,
+    "nets": _nets,
+}
+"""Kind of a key (gripproxy.config_keys) to the function that checks one item of its value. It raises ValueError."""
+
+_IFF_LOOPBACK: Final = 0x8
+"""Flag of a network interface that never leaves the machine (netdevice(7))."""
+
+
+def host_of_spec(spec: str) -> str | None:
+    """Return the host, or interface, that a ZeroMQ address ``tcp://host:port`` binds; None for any other kind."""
+    if not spec.startswith("tcp://"):
+        return None
+    return spec[6:].rpartition(":")[0].strip("[]")
+
+
+def others_reach(host: str) -> bool:
+    """Return whether other machines can connect to a socket that is bound to ``host``.
+
+    Args:
+        host: an IP address without brackets, a host name, the name of a network interface (ZeroMQ takes these too),
+            or ``*`` or nothing for all addresses. A name that cannot be resolved counts as reachable.
+    """
+    if host in ("", "*"):
+        return True
+    if re.fullmatch(r"[A-Za-z0-9_.:@-]{1,15}", host) and os.path.isdir(f"/sys/class/net/{host}"):
+        try:
+            with open(f"/sys/class/net/{host}/flags", encoding="ascii") as file:
+                return not int(file.read(), 16) & _IFF_LOOPBACK
+        except (OSError, ValueError):
+            return True
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        return True
+    return any(not _is_loopback(str(entry[4][0])) for entry in found)
+
+
+def _is_loopback(address: str) -> bool:
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    return (mapped or ip).is_loopback

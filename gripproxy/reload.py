@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, Generic, Protocol, TypeVar
 
-from gripproxy.config import Config, load_config
+from gripproxy.config import Config, ConfigError, load_config
 from gripproxy.life import Life, State
-from gripproxy.routes import RoutesFile
+from gripproxy.routes_file import RoutesFile
 
 __all__ = ["OWNED", "Reload", "adopt", "load_again", "needs_restart"]
 
@@ -36,7 +36,9 @@ def load_again(config: Config) -> Config:
     Raises ConfigError, with file and line.
     """
     fresh = load_config(config.path, **dataclasses.asdict(config.overrides))
-    RoutesFile.of(fresh).load()
+    routes = RoutesFile.of(fresh).load()
+    if routes.damage:
+        raise ConfigError(None, None, routes.damage)
     return fresh
 
 

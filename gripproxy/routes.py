@@ -15,12 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from gripproxy.config import Config, ConfigError
-
-__all__ = ["Route", "RouteProblem", "RouteTable", "RoutesFile", "Target", "parse_routes", "split_line"]
-
-MAX_FILE: Final = 64 * 1024 * 1024
-"""Bytes of a routes file. A larger one is something else that got its name."""
+__all__ = ["Route", "RouteProblem", "RouteTable", "Target", "parse_routes", "split_line"]
 
 LATER: Final = frozenset(
     ("sockjs", "sockjs_as_path", "session", "jsonp_mode", "jsonp_cb", "jsonp_body", "jsonp_defcb", "jsonp_defmethod")
@@ -546,36 +541,3 @@ def parse_routes(text: str, filename: str, base: str | None = None) -> tuple[Rou
         problems += [RouteProblem(filename, number, note, skipped=False) for note in notes]
         routes.append(route)
     return RouteTable(routes), problems
-
-
-class RoutesFile:
-    """Where the routes come from: a file that may change, or lines that do not.
-
-    Arguments: ``path`` of the file, or None; ``lines`` replace the file if there are any.
-    """
-
-    __slots__ = ("base", "lines", "path")
-
-    def __init__(self, path: str | None, lines: Iterable[str] = (), base: str | None = None) -> None:
-        self.lines: tuple[str, ...] = tuple(lines)
-        self.path: str | None = None if self.lines else path
-        """The file to watch, None if there is none."""
-        self.base = base
-
-    @classmethod
-    def of(cls, config: Config) -> RoutesFile:
-        """Return the source of routes of a configuration: --route lines, the routes file, or the test route."""
-        return cls(config.proxy.routesfile or None, config.route_lines, config.directory)
-
-    def load(self) -> tuple[RouteTable, list[RouteProblem]]:
-        """Read the routes. Raises ConfigError if the file cannot be read (a running server keeps what it has)."""
-        if self.path is None:
-            return parse_routes("\n".join(self.lines), "--route", self.base)
-        try:
-            with open(self.path, "rb") as file:
-                data = file.read(MAX_FILE + 1)
-        except OSError as error:
-            raise ConfigError(self.path, None, f"routes file cannot be read: {error.strerror}") from error
-        if len(data) > MAX_FILE:
-            raise ConfigError(self.path, None, f"routes file has more than {MAX_FILE} bytes")
-        return parse_routes(data.decode("utf-8", "surrogateescape"), self.path, self.base)

@@ -21,6 +21,7 @@ from typing import Final
 from gripproxy import __version__
 from gripproxy.children import Command, Process, default_command, describe_status, make_processes
 from gripproxy.config import Config, ConfigError, config_argv
+from gripproxy.exposure import exposures, shipped_keys
 from gripproxy.life import CONFIG_STATUS, Action, Life, State, Verdict
 from gripproxy.listeners import Listener, ListenError, close_all, open_listeners, remove_paths
 from gripproxy.log import log
@@ -323,7 +324,7 @@ class Runner:
             for order in orders:
                 self._orders.finish(order, str(error))
             return
-        warnings = list(fresh.warnings)
+        warnings = [*fresh.warnings, *exposures(fresh), *shipped_keys(fresh)]
         changed = needs_restart(self.config, fresh)
         if changed:
             warnings.append(f"{', '.join(changed)} changed: that needs a full restart, until then the old values count")
@@ -449,7 +450,7 @@ def run(config: Config, argv: Sequence[str] | None = None, command: Command = de
         print(f"gripproxy: [global] rundir: {error.filename}: {error.strerror}", file=sys.stderr)
         return CONFIG_STATUS
     log.info("gripproxy %s, process %d, config %s", __version__, os.getpid(), config.path or "built in")
-    for warning in config.warnings:
+    for warning in (*config.warnings, *exposures(config), *shipped_keys(config)):
         log.warning("%s", warning)
     _check_files(config)
     for listener in listeners[0] if listeners else []:

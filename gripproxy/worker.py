@@ -43,7 +43,8 @@ from gripproxy.pipe import ANSWER, COMMAND, ITEM, LOST, RETIRING, STATS, SUBSCRI
 from gripproxy.pressure import Pressure
 from gripproxy.process import Child
 from gripproxy.retiring import ARRIVAL, Retirement
-from gripproxy.routes import Route, RoutesFile, RouteTable
+from gripproxy.routes import Route, RouteTable
+from gripproxy.routes_file import RoutesFile
 from gripproxy.sessions.channels import ChannelTable
 from gripproxy.sessions.fanout import Fanout
 from gripproxy.sessions.keeper import Keeper, Updates
@@ -189,12 +190,16 @@ class Worker(Journal):
         """
         self._routes_seen = self._routes_stamp()
         try:
-            table, problems = self._routes_file.load()
+            loaded = self._routes_file.load()
         except ConfigError as error:
             if not self.routes.routes:
                 raise
             log.error("%s; the routes stay as they were", error)
             return
+        if loaded.damage and self.routes.routes:
+            log.error("%s; the routes stay as they were", loaded.damage)
+            return
+        table, problems = loaded.table, loaded.problems
         # Every worker reads them; one tells.
         if self.number == 1 and not self.retiring:
             for problem in problems:

@@ -68,7 +68,8 @@ def listen_metrics(address: str, key: str, mode: int | None) -> socket.socket:
     ``mode`` is ``ipc_file_mode``. A socket file left behind is removed.
     """
     if not address.startswith("ipc://"):
-        return listen_tcp(*parse_address(address), key)
+        host, port = parse_address(address)
+        return listen_tcp(host or "0.0.0.0", port, key)  # a port alone is every IPv4 address, as it is for clients
     path = address[6:]
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import ipaddress
 import os
 import pathlib
 import socket
@@ -205,12 +204,6 @@ class Service:
 
     async def _open_control(self, sock: socket.socket, guard: Guard, tls: ssl.SSLContext | None) -> None:
         settings = self._config.handler
-        host = sock.getsockname()[0]
-        if not guard.closed and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
-            log.warning(
-                "push_in_http_addr=%s: anybody who can reach this address can publish; set control_key",
-                settings.push_in_http_addr,
-            )
         api = Api(self.exchange, guard, self._loop.time, time.time)
         limits = Limits(settings.push_in_http_max_headers_size, settings.push_in_http_max_body_size)
         self._control = ControlServer(api, limits)

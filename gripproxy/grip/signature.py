@@ -9,8 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import os
 import pathlib
 import re
+import stat
 from typing import Final, Literal, TypeAlias
 
 import jwt
@@ -176,8 +178,13 @@ def load_key(value: str, base: pathlib.Path) -> Key | None:
 
 def _load_file(path: pathlib.Path) -> Key:
     try:
-        with path.open("rb") as file:
+        # Without O_NONBLOCK the open of a FIFO waits for a writer, for ever.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise KeyProblem(f"the key file {path} must be a regular file")
             content = file.read(_MAX_KEY_FILE + 1)
+    except KeyProblem:
+        raise
     except (OSError, ValueError) as error:
         raise KeyProblem(f"cannot read the key file {path}: {error}") from error
     if len(content) > _MAX_KEY_FILE:

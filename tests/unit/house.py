@@ -24,7 +24,8 @@ from typing import Any, Final
 from gripproxy.config import Config
 from gripproxy.grip.item import Item, MessageFormat, ResponseFormat, StreamFormat
 from gripproxy.pipe import HELLO, Message
-from gripproxy.routes import RoutesFile, RouteTable
+from gripproxy.routes import RouteTable
+from gripproxy.routes_file import RoutesFile
 from gripproxy.worker import Worker
 from handler.exchange import Exchange
 from handler.links import Links
@@ -55,7 +56,7 @@ def _config(workers: int) -> Config:
 
 @cache
 def _routes(workers: int) -> RouteTable:
-    return RoutesFile.of(_config(workers)).load()[0]
+    return RoutesFile.of(_config(workers)).load().table
 
 
 class StepLoop(Loop):

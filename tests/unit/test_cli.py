@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import sys
 import types
@@ -105,7 +106,11 @@ class TestCommands:
     def test_check(self, calls: Calls, conf: str) -> None:
         assert cli.main(["--config", conf, "check", "--verbose"]) == 13
         assert calls.config == load_config(conf, log_level="3")
-        assert calls.entries[0][2] == ("verbose", True)
+        assert calls.entries[0][2:] == (("problems", []), ("verbose", True))
+        calls.entries.clear()
+        cli.main(["--config", conf, "check", "--loglevel=9", "--port=x"])
+        (_, problems), _ = calls.entries[0][2:]
+        assert len(problems) == 2
 
     def test_reload(
         self, calls: Calls, conf: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -171,8 +176,8 @@ class TestCommands:
         assert cli.main() == 12
 
     def test_value_that_looks_like_a_command(self, calls: Calls) -> None:
-        assert cli.main(["--route", "check", "--route", "* test"]) == 10
-        assert calls.config.route_lines == ("check", "* test")
+        assert cli.main(["--config", "worker", "check"]) == 13
+        assert calls.config.path == os.path.abspath("worker")
 
     def test_interrupted(self, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
         def interrupt(config: Config) -> int:
@@ -267,7 +272,7 @@ class TestRefused:
             "gripproxy: error: /no/such: cannot be read: No such file or directory"
         )
 
-    @pytest.mark.parametrize("command", [[], ["worker"], ["handler"], ["check"]])
+    @pytest.mark.parametrize("command", [[], ["worker"], ["handler"], ["reload"]])
     def test_bad_value(self, command: list[str], conf: str, capsys: pytest.CaptureFixture[str]) -> None:
         pathlib.Path(conf).write_text("[proxy]\n\nworkers=many\n")
         assert refused([*command, f"--config={conf}"], capsys) == (
@@ -278,6 +283,20 @@ class TestRefused:
         (pathlib.Path(conf).parent / "routes").unlink()
         assert "routes file cannot be read: No such file or directory" in refused([f"--config={conf}"], capsys)
         assert calls.entries == []
+
+    def test_bad_route(self, calls: Calls, capsys: pytest.CaptureFixture[str]) -> None:
+        assert refused(["--route", "* test", "--route", "check"], capsys) == (
+            "gripproxy: error: --route: a route needs a condition and at least one target: 'check'"
+        )
+        assert calls.entries == []
+
+    @pytest.mark.parametrize("command", [[], ["worker"], ["handler"], ["check"]])
+    def test_log_level(self, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        if command == ["check"]:
+            assert cli.main(["check", "--loglevel=4"]) == 2
+            assert "\nerror: --loglevel must be 0 to 3 or component:level, not '4'\n" in capsys.readouterr().out
+        else:
+            assert "--loglevel must be 0 to 3" in refused([*command, "--loglevel=4"], capsys)
 
     def test_log_file(self, capsys: pytest.CaptureFixture[str]) -> None:
         error = refused(["handler", "--logfile=/no/such/file"], capsys)

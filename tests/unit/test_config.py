@@ -14,7 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gripproxy.config import AccessPolicy, Config, ConfigError, config_argv, load_config, parse_address, parse_local
+from gripproxy.config import (
+    AccessPolicy,
+    Config,
+    ConfigError,
+    Overrides,
+    config_argv,
+    load_config,
+    parse_address,
+    parse_local,
+    survey_config,
+)
 from gripproxy.config_ini import Raw, logical_lines, split_value
 from gripproxy.config_keys import NOT_YET, SECTIONS, cores, default_rundir
 
@@ -419,7 +429,54 @@ class TestOverrides:
     def test_bad_ones_name_the_option(self, files: Files) -> None:
         assert files.error("", port="x") == "--port: http_port: port must be 1 to 65535, not 'x'"
         assert files.error("", id=7000) == "--id must be 0 to 6553, not 7000"
-        assert files.error("", log_level="x").startswith("--loglevel: log_level must be")
+        for level in ("x", "4", "-1", "2,worker:9", "default:10"):
+            bad = level.rpartition(",")[2]
+            assert files.error("", log_level=level) == f"--loglevel must be 0 to 3 or component:level, not '{bad}'"
+        assert files.load("", log_level="worker:3,0").runner.log_level == 0
+
+    def test_a_level_beyond_the_last_in_a_file_is_the_last(self, files: Files) -> None:
+        config = files.load("[runner]\nlog_level=2,worker:10")
+        assert config.log_level("worker") == 3
+        assert [text.rpartition("/")[2] for text in config.warnings] == [
+            "g.conf:2: log_level must be 0 to 3, not 'worker:10'; 3 is used"
+        ]
+
+    def test_everything_that_is_wrong_is_found(self, files: Files) -> None:
+        path = files.write(
+            "[global]\ninclude=missing.conf\n[runner\nhttp_port=none\nlog_level=x\nnonsense\n[proxy]\nworkers=many\n"
+            "debug=perhaps\nsig_iss=me\n[handler]\ncontrol_tls_cert=c\ncontrol_key=k\npush_in_spec=tcp://*:1"
+        )
+        config, problems = survey_config(path, Overrides(id=7000, port_offset=70000))
+        assert [str(problem).removeprefix(f"{path}:") for problem in problems] == [
+            "3: section '[runner' has no closing ']'",
+            "6: 'nonsense' is neither 'key=value' nor '[section]'",
+            f"2: include file '{path.rpartition('/')[0]}/missing.conf' does not exist",
+            "--id must be 0 to 6553, not 7000",
+            "--port-offset: port_offset must be 0 to 65534, not 70000",
+            "4: http_port: port must be 1 to 65535, not 'none'",
+            "5: log_level must be 0 to 3 or component:level, not 'x'",
+            "8: workers must be a whole number, not 'many'",
+            "9: debug must be true or false, not 'perhaps'",
+            "12: control_tls_cert and control_tls_key need each other",
+            "14: push_in_spec must be on loopback (tcp://127.0.0.1:PORT), not 'tcp://*:1': control_key demands a key, "
+            "and over ZeroMQ other machines would publish without one; write control_zmq=open in [handler] if only "
+            "publishers reach it",
+        ]
+        assert (config.proxy.sig_iss, config.proxy.debug, config.runner.http_port) == ("me", False, ())
+
+    @pytest.mark.parametrize("key", ["push_in_spec", "push_in_sub_specs", "command_spec"])
+    def test_publishing_around_the_key(self, files: Files, key: str) -> None:
+        text = f"[handler]\ncontrol_key=k\n{key}="
+        for host in ("*", "0.0.0.0", "[::]", "192.0.2.1", "[2001:db8::1]", "no-such-interface"):
+            assert f"g.conf:3: {key} must be on loopback" in files.error(f"{text}tcp://{host}:1")
+            assert files.load(f"{text}tcp://{host}:1\ncontrol_zmq=open").handler.control_zmq == "open"
+        for spec in ("tcp://127.0.0.1:1", "tcp://[::1]:1", "tcp://lo:1", "tcp://localhost:1", "ipc:///s"):
+            files.load(text + spec)
+        assert "control_zmq must be one of closed, open, not 'yes'" in files.error(f"{text}ipc:///s\ncontrol_zmq=yes")
+
+    def test_what_connects_is_the_operators_choice(self, files: Files) -> None:
+        files.load("[handler]\ncontrol_key=k\npush_in_sub_specs=tcp://192.0.2.1:1\npush_in_sub_connect=true")
+        files.load("[handler]\ncontrol_key=k\nstats_spec=tcp://*:1")
 
     def test_log(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir("/")

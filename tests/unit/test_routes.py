@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pathlib
 import string
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gripproxy.config import ConfigError, load_config
-from gripproxy.routes import Route, RouteProblem, RoutesFile, RouteTable, Target, parse_routes, split_line
+from gripproxy.routes import Route, RouteProblem, RouteTable, Target, parse_routes, split_line
 
 
 def table(text: str) -> RouteTable:
@@ -82,12 +80,6 @@ class TestGrammar:
         routes, problems = parse_routes("* test\nbad\na.b c:80\r\n\n", "routes")
         assert [(entry.host, entry.line) for entry in routes.routes] == [(b"*", 1), (b"a.b", 3)]
         assert [entry.line for entry in problems] == [2]
-
-    def test_bytes_that_are_no_utf8_come_through(self, tmp_path: pathlib.Path) -> None:
-        (tmp_path / "routes").write_bytes(b"\xef\xbb\xbf*,prefix=\xff\xc3\xa9- test\n")
-        loaded, problems = RoutesFile(str(tmp_path / "routes")).load()
-        assert problems == []
-        assert loaded.routes[0].prefix == b"\xff\xc3\xa9-"
 
     @given(st.text(max_size=200))
     def test_any_text_is_read_or_refused(self, text: str) -> None:
@@ -381,39 +373,3 @@ class TestMatching:
             elif len(entry.path_beg) > len(best.path_beg) or (best.ssl is None and entry.ssl is not None):
                 best = entry
         assert routes.find(host, path, ws, tls) is best
-
-
-class TestRoutesFile:
-    def test_file(self, tmp_path: pathlib.Path) -> None:
-        path = tmp_path / "routes"
-        path.write_text("* a:1\nx\n")
-        source = RoutesFile(str(path))
-        routes, problems = source.load()
-        assert (source.path, len(routes.routes)) == (str(path), 1)
-        assert str(problems[0]).startswith(f"{path}:2: ")
-        path.write_text("* a:1\nb c:1\n")
-        assert len(source.load()[0].routes) == 2
-
-    def test_missing(self, tmp_path: pathlib.Path) -> None:
-        with pytest.raises(ConfigError, match="routes file cannot be read: No such file or directory"):
-            RoutesFile(str(tmp_path / "routes")).load()
-
-    def test_lines_replace_the_file(self) -> None:
-        source = RoutesFile("/no/such", ["* test", "x"])
-        assert source.path is None
-        routes, problems = source.load()
-        assert len(routes.routes) == 1
-        assert str(problems[0]).startswith("--route:2: ")
-
-    def test_of_a_configuration(self, tmp_path: pathlib.Path) -> None:
-        assert RoutesFile.of(load_config(None)).lines == ("* test",)
-        assert RoutesFile.of(load_config(None, routes=["a test"])).lines == ("a test",)
-        (tmp_path / "g.conf").write_text("[proxy]\nroutesfile=sub/r\n")
-        source = RoutesFile.of(load_config(str(tmp_path / "g.conf")))
-        assert (source.path, source.lines, source.base) == (str(tmp_path / "sub/r"), (), str(tmp_path))
-
-    def test_shipped_routes(self) -> None:
-        path = pathlib.Path(__file__).parents[2] / "conf" / "routes"
-        routes, problems = RoutesFile(str(path)).load()
-        assert problems == []
-        assert [entry.targets for entry in routes.routes] == [(Target("test"),)]

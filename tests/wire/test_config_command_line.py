@@ -37,6 +37,7 @@ ID = Setup(args=("--id=3",), wait_for=("http", "control+30"))
 ROUTES = Setup(
     routes="* {dead}\n", args=("--route=* {backend}", "--route=other.test {second}", "--loglevel=3"), config={}
 )
+BAD_ROUTE, BAD_LEVEL = Setup(args=("--route=* nonsense",)), Setup(args=("--loglevel=9",))
 LOGFILE = Setup(args=("--logfile={dir}/own.log", "--verbose"))
 
 RUN_PATIENCE = 40
@@ -84,6 +85,35 @@ def test_route_replaces_the_file(start: Start) -> None:
     site = start(ROUTES)
     assert site.get("/").body == b"backend\n"
     assert site.get("/", "Host: other.test").body == b"second\n"
+
+
+def refusal(start: Start, setup: Setup) -> str:
+    """Start a proxy; return the last line it wrote if it ended, "" if it goes on."""
+    try:
+        start(setup)
+    except StartProblem as problem:
+        return str(problem).splitlines()[-1]
+    return ""
+
+
+@covers("1.9 route", "1.1 bad line")
+def test_bad_route(start: Start) -> None:
+    assert refusal(start, BAD_ROUTE) == expect(
+        pushpin="",
+        ours="gripproxy: error: --route: target must be 'host:port' or 'test', not 'nonsense': '* nonsense'",
+        because="A --route that cannot be used ends the start, with exit status 2.",
+    )
+    if on_pushpin():
+        assert start(BAD_ROUTE).get("/").status == 502
+
+
+@covers("1.9 loglevel")
+def test_log_level_beyond_the_last(start: Start) -> None:
+    assert refusal(start, BAD_LEVEL) == expect(
+        pushpin="",
+        ours="gripproxy: error: --loglevel must be 0 to 3 or component:level, not '9'",
+        because="A --loglevel out of range ends the start, with exit status 2.",
+    )
 
 
 @covers("1.9 logfile", "1.9 loglevel")

@@ -6,11 +6,14 @@ import signal
 import time
 from collections.abc import Callable
 
-from tests.wire.wirekit import Setup, Site, covers, hold
+import pytest
+
+from tests.wire.wirekit import Setup, Site, covers, expect, hold
 from tests.wire.wirekit.client import PATIENCE
 
 Start = Callable[[Setup], Site]
 ROUTES = "* {backend}\nold.test {backend}\nprefixed.test,prefix=old- {backend}\n"
+DAMAGED, CUT = Setup(routes=ROUTES), Setup(routes=ROUTES)
 FILE, SIGHUP, HELD = Setup(routes=ROUTES), Setup(routes=ROUTES), Setup(routes=ROUTES)
 
 
@@ -55,3 +58,35 @@ def test_held_connection_keeps_its_route(start: Start, case: str) -> None:
         settled(site, "prefixed.test", b"Error while")
         site.publisher.stream(f"old-{case}", "still here")
         assert client.data(1) == b"still here"
+
+
+@covers("1.7 file change")
+@pytest.mark.parametrize("text", ["", "# nothing\n", "nonsense\n"], ids=["empty", "comments", "nonsense"])
+def test_file_without_a_usable_route(start: Start, text: str) -> None:
+    site = start(DAMAGED)
+    site.proxy.write_routes("* {backend}\n")
+    site.proxy.signal(signal.SIGHUP)
+    settled(site, "any.test", b"backend")
+    site.proxy.write_routes(text)
+    site.proxy.signal(signal.SIGHUP)
+    answer = expect(
+        pushpin=b"No route for", ours=b"backend", because="A file without a usable route leaves the old ones in force."
+    )
+    if answer == b"backend":
+        site.proxy.wait_log(r"\[ERR\].*routes(:1)?: .*the routes stay as they were")
+    settled(site, "any.test", answer)
+
+
+@covers("1.7 file change", "1.1 bad line")
+def test_file_that_ends_within_a_line(start: Start) -> None:
+    site = start(CUT)
+    site.proxy.write_routes("* test\nnew.test localho")
+    site.proxy.signal(signal.SIGHUP)
+    answer = expect(
+        pushpin=b"Hello from",
+        ours=b"backend",
+        because="A file whose last line is bad and has no end was not written completely: the old routes stay.",
+    )
+    if answer == b"backend":
+        site.proxy.wait_log(r"\[ERR\].*routes:2: .*was not written completely; the routes stay as they were")
+    settled(site, "any.test", answer)

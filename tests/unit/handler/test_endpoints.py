@@ -33,6 +33,12 @@ class TestMetrics:
         with listen_metrics(f"127.0.0.1:{port}", "prometheus_port", None) as sock:
             assert sock.getsockname() == ("127.0.0.1", port)
 
+    def test_a_port_alone_is_every_address(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+        with listen_metrics(str(port), "prometheus_port", None) as sock:
+            assert sock.getsockname() == ("0.0.0.0", port)
+
     def test_a_socket_file_that_was_left_behind_is_replaced(self, tmp_path: pathlib.Path) -> None:
         path = tmp_path / "new" / "metrics"
         for _ in range(2):
