@@ -184,28 +184,23 @@ class Worker(Journal):
     # --- routes
 
     def load_routes(self) -> None:
-        """Read the routes. A line with an error is logged and left out; a file that cannot be read keeps the old ones.
-
-        Raises ConfigError if it cannot be read and there are no old ones.
-        """
+        """Read the routes; those in use stay if that fails. Raises ConfigError if it fails and there are none."""
         self._routes_seen = self._routes_stamp()
         try:
             loaded = self._routes_file.load()
+            if loaded.damage and self.routes.routes:
+                raise ConfigError(None, None, loaded.damage)
         except ConfigError as error:
             if not self.routes.routes:
                 raise
             log.error("%s; the routes stay as they were", error)
             return
-        if loaded.damage and self.routes.routes:
-            log.error("%s; the routes stay as they were", loaded.damage)
-            return
-        table, problems = loaded.table, loaded.problems
         # Every worker reads them; one tells.
         if self.number == 1 and not self.retiring:
-            for problem in problems:
+            for problem in loaded.problems:
                 log.warning("%s", problem)
-            log.info("routes loaded: %d", len(table.routes))
-        self.routes = table
+            log.info("routes loaded: %d", len(loaded.table.routes))
+        self.routes = loaded.table
 
     def _routes_stamp(self) -> tuple[int, ...] | None:
         path = self._routes_file.path
