@@ -184,6 +184,12 @@ class Handler:
     stats_spec: str = key("", "ZeroMQ", "PUB, binds", kind="spec", builtin="ipc://{rundir}/{ipc_prefix}stats")
     command_spec: str = key("", "ZeroMQ", "commands, binds", kind="spec", builtin="tcp://127.0.0.1:5563")
     state_spec: str = key("", "ZeroMQ", "external session state", kind="spec")
+    worker_queue_max: int = key(
+        128_000_000,
+        "bytes",
+        "may wait for one worker, or for the handler in a worker; then all is dropped",
+        low=1_000_000,
+    )
     message_rate: int = key(0, "deliveries/s", "over all workers; 0 or -1: no limit", low=-1)
     message_hwm: int = key(0, "deliveries", "waiting per route id; 0 or -1: no limit", low=-1)
     message_block_size: int = key(0, "bytes", "size of a counted block; 0: not counted", low=0)

@@ -238,6 +238,13 @@ class Link(asyncio.Protocol):
         self._spare = -1
         """Another descriptor of the same socket, which outlives the transport; -1 for none."""
 
+    @classmethod
+    def sized(
+        cls, on_messages: Callable[[Link, list[Message]], None], on_lost: Callable[[Link], None], size: int
+    ) -> Link:
+        """Return a link whose queue may have ``size`` bytes (``worker_queue_max``) while the peer does not read."""
+        return cls(on_messages, on_lost, size // LOAD_BYTES)
+
     @property
     def connected(self) -> bool:
         """Whether the link is up: messages sent while it is not are dropped."""

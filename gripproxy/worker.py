@@ -330,7 +330,7 @@ class Worker(Journal):
                     lost.set_result(None)
 
             self.pressure.flush()
-            fresh = Link(self.pressure.take, on_lost)
+            fresh = Link.sized(self.pressure.take, on_lost, self.config.handler.worker_queue_max)
             try:
                 await self.loop.create_unix_connection(partial(_given, fresh), path)
             except OSError as error:

@@ -79,16 +79,21 @@ class Links:
 
     Arguments: ``exchange`` takes what workers say; ``on_change()`` is called after each batch of messages, and when a
     worker has joined or left (``joined`` tells how many there are);
-    ``clock()`` is the time in seconds, the loop's by default.
+    ``clock()`` is the time in seconds, the loop's by default; ``queue_max`` is ``worker_queue_max``, in bytes.
     """
 
     def __init__(
-        self, exchange: Exchange, on_change: Callable[[], None], clock: Callable[[], float] | None = None
+        self,
+        exchange: Exchange,
+        on_change: Callable[[], None],
+        clock: Callable[[], float] | None = None,
+        queue_max: int = pipe.MAX_QUEUE * pipe.LOAD_BYTES,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._exchange = exchange
         self._on_change = on_change
         self._now = clock or self._loop.time
+        self._queue_max = queue_max
         self._server: asyncio.Server | None = None
         self._path: str | None = None
         self._workers: dict[Link, _Worker | None] = {}
@@ -181,7 +186,7 @@ class Links:
 
     def accept(self) -> Link:
         """Return the end of a new connection, from a worker that has yet to announce itself."""
-        link = Link(self._received, self._lost)
+        link = Link.sized(self._received, self._lost, self._queue_max)
         link.overflow = self._overflowed
         self._workers[link] = None
         return link

@@ -81,7 +81,7 @@ class Service:
         )
         self._loop = asyncio.get_running_loop()
         self._clock = Clock(self.exchange)
-        self.links = Links(self.exchange, self._changed)
+        self.links = Links(self.exchange, self._changed, queue_max=settings.worker_queue_max)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.intake = Intake(self._context, self.exchange, self.links.congested, settings.push_in_buffer_max)
         self._commands: CommandSocket | None = None

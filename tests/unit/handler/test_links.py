@@ -189,6 +189,16 @@ class TestSlowWorkers:
         wire.link.resume_writing()
         assert [message[0] for message in await wire.take()] == [pipe.LOST, pipe.ITEM]
 
+    async def test_the_bound_of_its_queue_is_configured_in_bytes(self) -> None:
+        house = House()
+        house.links = Links(house.exchange, lambda: None, lambda: house.now, queue_max=64 * pipe.LOAD_BYTES)
+        wire = house.worker("1", (b"ch", 0, 1, 0, None))
+        wire.link.pause_writing()
+        fill(wire, 64)
+        assert house.exchange.counters.overflows == 0
+        fill(wire, 1)
+        assert house.exchange.counters.overflows == 1
+
     async def test_publishers_wait_for_a_worker_that_still_works(self, house: House) -> None:
         wire = house.worker("1", (b"ch", 0, 1, 0, None))
         assert not house.links.congested()
