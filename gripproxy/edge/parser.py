@@ -7,12 +7,16 @@ arrive as headers after the head and are dropped; head bytes are counted; any co
 HTTP/1.0, is refused; so are lengths of 2^63 and more, and a Host that is none; CONNECT is refused; an Upgrade we do
 not speak does not swallow the request behind it.
 
+What is decided about a request does not depend on how its bytes arrive. llhttp gets them in pieces that end where a
+request can end, so that it is known where each begins, and how many bytes its head has.
+
 A request without a body whose header lines came before, byte for byte, is not parsed again (``known``).
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import httptools
@@ -22,7 +26,12 @@ from gripproxy.edge.names import Names
 
 __all__ = ["LENGTH_MAX", "BadRequest", "Request", "RequestParser", "parse_packed"]
 
-_REQUEST_LINE: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ \S+ HTTP/1\.[01]\r\n")
+_REQUEST_LINE: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ \S+ HTTP/1\.[01]\r\n").match
+_UNFINISHED_LINE: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: [^\r\n]*\r?)?").fullmatch
+"""A request line whose method llhttp does not know, and one that may yet become such a line."""
+
+START_KEPT: Final = 64
+"""First bytes of a head that are kept until it is complete: more than the longest method that llhttp knows."""
 
 _COMMON_LINE: Final = re.compile(rb"(GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS) (/[!-~]*) HTTP/1\.1(?=\r\n)").match
 """A request line whose header lines mean the same whatever else is in it; llhttp takes each."""
@@ -36,11 +45,20 @@ LENGTH_MAX: Final = 2**63 - 1
 """Largest length of a body in bytes. Beyond it signed numbers of 64 bits, which many backends count with, are negative
 (RFC 9112 §6.3 asks for a check against overflow)."""
 
-_HOST: Final = re.compile(
+_HOST_PATTERN: Final = re.compile(
     rb"(?:\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z.%_~-]+)?\]|[^\x00-\x20\x7f\"#/:<>?@\[\\\]^`{|}]+)(?::[0-9]*)?"
 ).fullmatch
 """A Host or authority (RFC 9110 §7.2, RFC 3986 §3.2.2): a name or an address, with or without a port. Names may have
 bytes above 127, which some clients send as they are."""
+
+HOSTS_MAX: Final = 256
+"""Hosts of which is known whether they are well formed; none is longer than a head. The one used longest ago goes."""
+
+
+@lru_cache(HOSTS_MAX)
+def _is_host(host: bytes) -> bool:
+    return _HOST_PATTERN(host) is not None
+
 
 LINE_REST: Final = 14
 """Bytes of a request line beside method and target, and of the blank line."""
@@ -171,16 +189,21 @@ class RequestParser:
     """
 
     __slots__ = (
+        "_alone",
         "_body_of",
         "_count",
         "_current",
         "_headers",
+        "_left",
         "_limit",
         "_new",
         "_owner",
         "_parser",
+        "_start",
+        "_tail",
         "_target",
         "_trailer",
+        "_unknown",
         "_unseen",
         "closing",
         "rest",
@@ -194,11 +217,22 @@ class RequestParser:
         self._headers: list[tuple[bytes, bytes]] = []
         self._target = b""
         self._count = 0
+        """Bytes of the head so far, empty lines before it included; 0 between requests."""
+        self._left = 0
+        """Bytes that the body still has, if its length was told."""
+        self._tail = b""
+        """Last bytes fed, which may be the beginning of the end of a head or of a chunked body."""
+        self._start = b""
+        """First bytes of a head that is not complete."""
+        self._unknown = b""
+        """What there is of a request line with a method that llhttp does not know."""
         self._current: Request | None = None
         self._trailer = False
         self._unseen = 0
         self._new = b""
         """Header lines to be kept if they are those of a whole request, while they are parsed."""
+        self._alone = False
+        """What is fed next is one head and nothing else."""
         self._body_of: Request | None = None
         """A request with a body and an Upgrade that nobody follows, until its body is parsed."""
         self.upgraded = False
@@ -233,34 +267,61 @@ class RequestParser:
         block = data[line.end() :]
         head = REQUESTS.get(block)
         if head is None:
-            if block.find(HEAD_END) == len(block) - 4 and REQUESTS.again(block):
-                self._new = block
+            if block.find(HEAD_END) == len(block) - 4:
+                self._alone = True
+                if REQUESTS.again(block):
+                    self._new = block
             return None
         request = Request(line[1], line[2], None, 1, head)
         return request if request.size <= self._limit else None
 
     def feed(self, data: bytes) -> None:
         """Parse ``data``. Raises BadRequest, after which the parser is not to be used again."""
-        while data and not self.closing:
+        start, size = 0, len(data)
+        if self._alone:
+            self._alone = False
+            start = size - self._feed(data)
+        while start < size and not self.closing:
             if self.upgraded:
-                self.rest += data
+                self.rest += data[start:]
                 break
-            data = self._feed(data)
+            end = min(start + self._left, size) if self._left else self._end(data, start)
+            start = end - self._feed(data[start:end])
         self._new = b""
 
-    def _feed(self, data: bytes) -> bytes:
-        """Parse ``data`` and return what is left of it behind an Upgrade that nobody follows."""
-        if self._current is None:
-            self._count += len(data)
+    def _end(self, data: bytes, start: int) -> int:
+        """Return where a request may end whose head, or body of unknown length, goes on at ``start``."""
+        tail = self._tail
+        if tail and not start:
+            self._tail = b""
+            end = (tail + data[:3]).find(HEAD_END)
+            if end >= 0:
+                return end + 4 - len(tail)
+        end = data.find(HEAD_END, start)
+        if end < 0:
+            self._tail = (tail + data[-3:])[-3:] if not start else data[max(start, len(data) - 3) :]
+            return len(data)
+        return end + 4
+
+    def _feed(self, data: bytes) -> int:
+        """Parse ``data`` and return how many bytes of it are left behind an Upgrade that nobody follows."""
         current = self._current
-        size = current.size if current is not None else 0
+        if current is None:
+            count = self._count = self._count + len(data)
+            if count > self._limit:
+                # As if they came one by one: an error in the first bytes goes before their number.
+                data = data[: len(data) - count + self._limit + 1]
+            if self._unknown:
+                self._judge(self._unknown + data)
+                return 0
+        else:
+            size = current.size
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            rest = data[upgrade.args[0] :]
             if self.upgraded:
-                self.rest = rest
-                return b""
+                self.rest = data[upgrade.args[0] :]
+                return 0
             # Not by recursion: one read may bring thousands of them.
             self._parser = httptools.HttpRequestParser(self)
             if self._body_of is not None:
@@ -268,30 +329,40 @@ class RequestParser:
                 length = self._body_of.length
                 framing = b"Transfer-Encoding: chunked" if length < 0 else b"Content-Length: %d" % length
                 self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % framing)
-            return rest
+            return len(data) - int(upgrade.args[0])
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             if isinstance(cause, BadRequest):
                 raise cause from None
             raise
         except httptools.HttpParserInvalidMethodError as error:
-            if _REQUEST_LINE.match(data):
-                raise BadRequest("unknown method", 501, b"Not Implemented") from error
-            raise BadRequest("no request line") from error
+            self._judge((self._start + data).lstrip(b"\r\n"), error)
+            return 0
         except httptools.HttpParserError as error:
             if self.closing:
-                return b""
+                return 0
             raise BadRequest(str(error)) from error
         if self._current is None:
-            # A head in many small pieces is counted here, on_headers_complete has the size of a whole one.
             if self._count > self._limit:
                 raise self._too_large()
+            if self._count and len(self._start) < START_KEPT:
+                self._start = (self._start + data).lstrip(b"\r\n")[:START_KEPT]
         elif current is self._current:
             # Between its chunks a body may have extensions and trailers, which nobody gets to see.
             self._unseen = self._unseen + len(data) if current.size == size else 0
             if self._unseen > self._limit:
                 raise BadRequest(f"more than {self._limit} bytes of chunk extensions or trailers")
-        return b""
+        return 0
+
+    def _judge(self, line: bytes, error: Exception | None = None) -> None:
+        """Tell a request with an unknown method from what is no request, once its line is there. Raises BadRequest."""
+        if _REQUEST_LINE(line):
+            raise BadRequest("unknown method", 501, b"Not Implemented") from error
+        if not _UNFINISHED_LINE(line):
+            raise BadRequest("no request line") from error
+        if self._count > self._limit:
+            raise self._too_large()
+        self._unknown = line
 
     def close(self) -> None:
         """Let go of the parser: it and this object refer to each other, and would wait for the collector."""
@@ -320,6 +391,7 @@ class RequestParser:
 
     def on_headers_complete(self) -> None:
         self._trailer = True
+        self._start = b""
         if self._body_of is not None:
             self._body_of = None
             return
@@ -335,10 +407,8 @@ class RequestParser:
             raise BadRequest("CONNECT is not supported", 405, b"Method Not Allowed")
         request = Request(method, self._target, headers, 1 if version == "1.1" else 0)
         request.keep_alive = parser.should_keep_alive()
-        size = len(self._target) + len(method) + LINE_REST
         hosts = 0
         for name, value in headers:
-            size += len(name) + len(value) + 4
             kind = _REQUEST_KINDS[name]
             if not kind:
                 continue
@@ -366,16 +436,18 @@ class RequestParser:
                 if value.strip().lower() != b"chunked":
                     raise BadRequest("Transfer-Encoding other than chunked", 501, b"Not Implemented")
                 request.length = -1
-        if size > self._limit:
+        if self._count > self._limit:
             raise self._too_large()
         if hosts:
             if hosts > 1:
                 raise BadRequest("more than one Host header")
-            if request.host and not _HOST(request.host):
+            if request.host and not _is_host(request.host):
                 request.host = self._host(request.host)
         if not self._target.startswith(b"/"):
             self._absolute(request)
-        request.size = size
+        request.size = self._count
+        if request.length > 0:
+            self._left = request.length
         if request.length and parser.should_upgrade():
             request.upgrade = None
             self.upgraded = False
@@ -386,7 +458,7 @@ class RequestParser:
     def _host(self, value: bytes) -> bytes:
         """Return a Host without the blanks behind it. Raises BadRequest."""
         host = value.rstrip(b" \t")
-        if host and not _HOST(host):
+        if host and not _is_host(host):
             raise BadRequest(f"Host {host[:80]!r} is not a name or an address, with or without a port")
         return host
 
@@ -400,7 +472,7 @@ class RequestParser:
             raise BadRequest("request target is neither a path nor an http URI")
         end = min((i for i in (rest.find(b"/"), rest.find(b"?")) if i >= 0), default=len(rest))
         authority, path = rest[:end], rest[end:]
-        if not authority or not _HOST(authority):
+        if not authority or not _is_host(authority):
             raise BadRequest("request target has no usable host")
         request.target = path if path.startswith(b"/") else b"/" + path
         # Instead of the client's own Host, so that it is the same wherever the request goes.
@@ -410,7 +482,10 @@ class RequestParser:
     def on_body(self, data: bytes) -> None:
         request = self._current
         if request is not None:
-            request.size += len(data)
+            size = len(data)
+            request.size += size
+            if self._left:
+                self._left -= size
             self._owner.request_body(request, data)
 
     def on_message_complete(self) -> None:

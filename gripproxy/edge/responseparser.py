@@ -18,6 +18,7 @@ import httptools
 from gripproxy.edge.heads import HEAD_END, RESPONSES, ResponseHead
 from gripproxy.edge.names import Names
 from gripproxy.edge.parser import LENGTH_MAX
+from gripproxy.grip.response import PHRASES
 
 __all__ = ["INTERIM_MAX", "RESPONSE_HEAD_MAX", "BadResponse", "ResponseParser"]
 
@@ -30,8 +31,17 @@ INTERIM_MAX: Final = 64 * 1024
 LENGTH_DIGITS: Final = 100
 """Digits of a length that are read as they are; of more the zeros before it, any number of which llhttp takes, go."""
 
+_STOPS: Final = (httptools.HttpParserError, httptools.HttpParserUpgrade)
+"""By which llhttp ends in the middle of what it is fed."""
+
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]").search
 """What a reason phrase may not have (RFC 9112 §4): control characters but HTAB. llhttp looks at header values only."""
+
+_REASONS: Final = frozenset(PHRASES.values())
+"""Reason phrases that need no look."""
+
+_FINAL: Final = tuple(b"HTTP/1.%d %d" % (minor, digit) for minor in (1, 0) for digit in (2, 4, 3, 5))
+"""How a final response mostly begins."""
 
 _INTERIM: Final = re.compile(rb"HTTP/1\.[01] 1(?!01)").match
 _STATUS_END: Final = len(b"HTTP/1.1 100")
@@ -76,6 +86,7 @@ class ResponseParser:
         "_interim",
         "_left",
         "_new",
+        "_odd",
         "_owner",
         "_parser",
         "_pending",
@@ -117,6 +128,8 @@ class ResponseParser:
         self._pending: bytes | None = b""
         """The beginning of what may be an interim response; None once the final one has begun. Its bytes count in
         ``_head_size``, which is bounded."""
+        self._odd = False
+        """The final head does not begin as one of HTTP/1 does."""
         self._new = b""
         """A head to be kept if its response has a length, while it is parsed."""
         self.reusable = True
@@ -181,12 +194,15 @@ class ResponseParser:
             if self._head_size > RESPONSE_HEAD_MAX + 65536:
                 raise BadResponse(f"its head has more than {RESPONSE_HEAD_MAX} bytes")
             if self._pending is not None:
-                if data[9:10] <= b"1" or self._pending:
+                if self._pending or not data.startswith(_FINAL):
                     data = self._interims(self._pending + data)
                     if not data:
                         return None
                 self._pending = None
-        self._parse(data)
+        try:
+            self._parser.feed_data(data)
+        except _STOPS as error:
+            self._stopped(error, data)
         return None
 
     def _interims(self, data: bytes) -> bytes:
@@ -203,28 +219,30 @@ class ResponseParser:
                     raise BadResponse(f"the head of an interim response has more than {INTERIM_MAX} bytes")
                 self._pending = data
                 return b""
-            self._parse(data[:end])
+            try:
+                self._parser.feed_data(data[:end])
+            except _STOPS as error:
+                self._stopped(error, data)
             self._parser = httptools.HttpResponseParser(self)
             data = data[end:]
+        self._odd = not data.startswith(b"HTTP/1.")
         return data
 
-    def _parse(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as error:
+    def _stopped(self, error: Exception, data: bytes) -> None:
+        """llhttp did not parse ``data`` to its end. Raises BadResponse if it is none."""
+        if isinstance(error, httptools.HttpParserUpgrade):
             if not self.switched:
                 raise BadResponse("a switch of protocols nobody asked for") from error
             self.rest = data[error.args[0] :]
-        except httptools.HttpParserCallbackError as error:
+        elif isinstance(error, httptools.HttpParserCallbackError):
             cause = error.__context__
             if isinstance(cause, BadResponse):
                 raise cause from None
-            raise
-        except httptools.HttpParserError as error:
-            if self.begun and not self.asked:
-                # Complete, with something behind it: the answer stands, the connection does not.
-                self.reusable = False
-                return
+            raise error
+        elif self.begun and not self.asked:
+            # Complete, with something behind it: the answer stands, the connection does not.
+            self.reusable = False
+        else:
             raise BadResponse(str(error)) from error
 
     def close(self) -> None:
@@ -261,10 +279,9 @@ class ResponseParser:
         new, self._new = self._new, b""
         parser = self._parser
         code: int = parser.get_status_code()
-        version: str = parser.get_http_version()
-        if version != "1.1" and version != "1.0":
-            raise BadResponse(f"HTTP version {version}, HTTP/1.0 and HTTP/1.1 are spoken")
-        if _CONTROL(self._reason):
+        if self._odd and parser.get_http_version() not in ("1.0", "1.1"):
+            raise BadResponse(f"HTTP version {parser.get_http_version()}, HTTP/1.0 and HTTP/1.1 are spoken")
+        if self._reason not in _REASONS and _CONTROL(self._reason):
             raise BadResponse(f"a control character in its reason phrase {self._reason[:80]!r}")
         self._interim = False
         if code < 200:
@@ -304,7 +321,7 @@ class ResponseParser:
             raise BadResponse(f"its head has more than {RESPONSE_HEAD_MAX} bytes")
         self.begun = True
         # What HTTP/1.0 means by a coding is not known for sure (RFC 9112 §6.1).
-        self.reusable = parser.should_keep_alive() and not (codings and version == "1.0")
+        self.reusable = parser.should_keep_alive() and not (codings and parser.get_http_version() == "1.0")
         if not self._bodyless and code != 204 and code != 304:
             self.to_eof = not framed
             if not framed:

@@ -245,6 +245,64 @@ class TestHeadLimit:
                 requests.feed(more, *[b"x" * 100] * 20)
 
 
+BAD: list[bytes] = [
+    b"BREW / HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GETS / HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"G E T / HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"nonsense\r\n\r\n",
+    b"\r\n\r\nX-OWN /a HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"GET / HTTP/1.1\r\nHost: h\r\nX:" + b" " * 1000 + b"a\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"a" * 1000 + b"\r\nY : z\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: h\r\nY : z\r\nX: " + b"a" * 1000 + b"\r\n\r\n",
+    b"BREW /" + b"a" * 1000 + b" HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: h h\r\n\r\n",
+    b"GET / HTTP/2.0\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n\r\n\r\nzz\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n\r\n\r\nBREW / HTTP/1.1\r\n\r\n",
+]
+GOOD: list[bytes] = [
+    b"",
+    GET,
+    GET * 3,
+    b"\r\n" + GET,
+    b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\na\r\n\r\nb\r\n",
+    b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n\r\n\r\na\r\n0\r\nX: y\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 5\r\n\r\n\r\n\r\na",
+]
+
+
+class TestHoweverItIsCut:
+    """The same requests, and the same error behind them, for one packet as for single bytes and any two pieces."""
+
+    @pytest.mark.parametrize("bad", BAD)
+    @pytest.mark.parametrize("good", GOOD)
+    def test_the_error_is_the_same(self, good: bytes, bad: bytes) -> None:
+        def outcome(*pieces: bytes) -> tuple[list[tuple[Any, ...]], int, str]:
+            requests = Requests()
+            with pytest.raises(BadRequest) as caught:
+                requests.feed(*pieces)
+            return requests.told, caught.value.status, str(caught.value)
+
+        data = good + bad
+        whole = outcome(data)
+        assert outcome(*(data[n : n + 1] for n in range(len(data)))) == whole
+        for place in {*range(0, len(data), 7), len(good), len(good) + 1, *range(max(0, len(good) - 4), len(good))}:
+            assert outcome(data[:place], data[place:]) == whole
+
+    def test_it_is_that_of_its_own_line(self) -> None:
+        assert [refused(GET + bad).status for bad in BAD[:7]] == [501, 501, 400, 400, 501, 400, 431]
+
+    def test_an_unknown_method_is_judged_by_its_whole_line(self) -> None:
+        requests = Requests().feed(b"BREW", b" /a HTTP", b"/1.1\r")
+        assert requests.parser.in_head
+        with pytest.raises(BadRequest) as caught:
+            requests.feed(b"\n")
+        assert caught.value.status == 501
+
+
 class TestUpgrade:
     def test_one_that_nobody_follows_does_not_swallow_the_next_request(self) -> None:
         upgrade = b"GET /u HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
