@@ -21,7 +21,7 @@ from gripproxy.edge.poster import EventPoster
 from gripproxy.edge.routing import find_route, is_secure
 from gripproxy.edge.websocket import WebSocketClient
 from gripproxy.grip.deflate import Parameters, negotiate
-from gripproxy.grip.frames import accept_key, check_handshake
+from gripproxy.grip.frames import accept_key, check_accept, check_handshake
 from gripproxy.grip.headers import Headers, all_of, first, head_size
 from gripproxy.grip.response import Response, phrase
 from gripproxy.grip.wsevents import (
@@ -278,8 +278,9 @@ class Opening:
     def _accept_direct(self, response: Response, backend: BackendConnection) -> None:
         route = self.route
         assert route is not None
-        if first(response.headers, b"sec-websocket-accept") != accept_key(self._key):
-            self._refuse("the backend's Sec-WebSocket-Accept does not fit the key")
+        wrong = check_accept(response.headers, self._key)
+        if wrong is not None:
+            self._refuse(f"the backend's 101: {wrong}")
             return
         acts = not route.no_grip and not self.trusted
         grip = grip_extension(response.headers) if acts else None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.wire.wirekit import CLOSE, RESET, Script, Setup, Site, covers, expect, response
+from tests.wire.wirekit import CLOSE, RESET, Exchange, Script, Setup, Site, covers, expect, response
 from tests.wire.wirekit.events import GRIP, control, event, events, offered, opened, over_http
 from tests.wire.wirekit.frames import BINARY, CLOSE_FRAME, CONTINUATION, PING, PONG, TEXT, closing, frame
 from tests.wire.wirekit.websocket import KEY, Accept, accept_of, direct, handshake, reject, websocket
@@ -95,6 +95,42 @@ def test_backend_that_does_not_answer_the_handshake(site: Site, case: str, end: 
     answer = reject(site, f"/{case}")
     assert answer.line == "502 Bad Gateway"
     assert answer.body == b"Error while proxying to origin.\n"
+
+
+@covers("8.2 backend fails")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Upgrade:",
+        "Upgrade: h2c",
+        "Connection:",
+        "Connection: keep-alive",
+        "Connection: close",
+    ],
+)
+def test_backend_that_does_not_grant_the_upgrade(site: Site, case: str, line: str) -> None:
+    standard = [kept for kept in ("Upgrade: websocket", "Connection: Upgrade") if kept[:7] != line[:7]]
+
+    def answer(exchange: Exchange) -> bytes:
+        accept = f"Sec-WebSocket-Accept: {accept_of(exchange.request['Sec-WebSocket-Key'] or '')}"
+        return response("101 Switching Protocols", *standard, *([] if line.endswith(":") else [line]), accept)
+
+    site.backend.on(f"/{case}", answer)
+    with site.connect() as client:
+        client.request("GET", f"/{case}", *handshake())
+        assert client.head().line == expect(
+            pushpin="101 Switching Protocols",
+            ours="502 Bad Gateway",
+            because="A backend's 101 must have Upgrade: websocket and Connection: upgrade (RFC 6455 §4.1).",
+        )
+
+
+@covers("8.2 accepted after the backend")
+@pytest.mark.parametrize("line", ["upgrade: WebSocket", "Upgrade: h2c, websocket", "Connection: keep-alive, UPGRADE"])
+def test_backend_that_grants_the_upgrade_in_other_words(site: Site, case: str, line: str) -> None:
+    with direct(site, f"/{case}", answer=(line,)) as (client, backend):
+        backend.text("x")
+        assert client.next().payload == b"x"
 
 
 @covers("8.2 backend fails")
