@@ -11,7 +11,8 @@ Worker to handler::
     (UNSUBSCRIBE, channel, linger)      linger: the last session was a response hold (docs/grip.md §6.8)
     (COUNT, channel, mode, n)           sessions of the channel in this worker, at most every 100 ms
     (CONFLICT, channel, id, prev_id)    a backend that was asked for the item ``id`` insists on ``prev_id``
-    (STATS, {...}, {...})               counter deltas, and what can also fall, by name
+    (STATS, {...}, {...})               counter deltas, and what can also fall, by name; ``recovery`` and ``responses``
+                                        among the former are lists: see gripproxy.tally.Tally.by_route
     (ANSWER, request, value)            to a COMMAND
     (RETIRING, process)                 the worker takes no new clients; another of its number serves
     (FIGURES, route, now, peak, ...)    what a route id counted since it last told: see gripproxy.grip.stats.FIGURES

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from gripproxy.grip.forwarded import logical_peer
 from gripproxy.grip.headers import all_of
 from gripproxy.grip.stats import LATENCIES, Rounds
+from gripproxy.log import log
+from gripproxy.outages import Outages, Troubled
 from gripproxy.pipe import CONNECTIONS, FIGURES, RESPONSE, SOCKET, STREAM
 from gripproxy.process import restarts
 from gripproxy.sessions.figures import PHASES, Figures, Ledger
@@ -83,6 +85,7 @@ class Tally(Ledger):
         "holding",
         "holds",
         "latencies",
+        "outages",
         "phase",
         "repeats",
         "second",
@@ -108,6 +111,7 @@ class Tally(Ledger):
         """Requests held now."""
         self.repeats = 0
         """Requests to backends for held clients, but those for links."""
+        self.outages = Outages(worker.clock, log.warning)
         self._lag = 0.0
         self._advanced = worker.clock()
         self._restarts = restarts()
@@ -165,6 +169,20 @@ class Tally(Ledger):
         self.handed(hold.serial)
         return figures
 
+    def failed(self, pool: Troubled, target: object, kind: str, what: object, why: object, got: object) -> None:
+        """A backend did not do what was asked of it.
+
+        Args:
+            pool: what the request went through.
+            target: as the log names it.
+            kind: one of gripproxy.grip.stats.FAILURES.
+            what: the request, for the log: method and path, or URI.
+            why: what went wrong.
+            got: what the client gets, in one word: a status, or what becomes of it.
+        """
+        log.info("%s: target %s: %s", what, target, why)
+        self.outages.failed(pool, str(target), kind, str(why), str(got))
+
     def totals(self) -> dict[str, int]:
         """Return further counts since the process began, by name."""
         worker = self._worker
@@ -184,12 +202,24 @@ class Tally(Ledger):
         for place, count in enumerate(self.latencies):
             if count:
                 totals[f"backend-latency-{place}"] = count
+        for kind, count in self.outages.counts.items():
+            if count:
+                totals[f"backend-failed-{kind}"] = count
         return totals
 
-    def recovered(self) -> dict[str, Any]:
-        """Return what was counted of recoveries since the last call, to be told beside the totals; empty if nothing."""
-        news, self.recovery = self.recovery, {}
-        return {"recovery": [(*key, tuple(numbers)) for key, numbers in news.items()]} if news else {}
+    def by_route(self) -> dict[str, Any]:
+        """Return what was counted by route since the last call, to be told beside the totals: recoveries and responses.
+
+        Empty if there is no news.
+        """
+        news: dict[str, Any] = {}
+        if self.recovery:
+            recovery, self.recovery = self.recovery, {}
+            news["recovery"] = [(*key, tuple(numbers)) for key, numbers in recovery.items()]
+        if self.responses:
+            responses, self.responses = self.responses, {}
+            news["responses"] = [(*key, count) for key, count in responses.items() if count]
+        return news
 
     def gauges(self, queue: int) -> dict[str, int]:
         """Return what can fall as well as rise, by name, without zeros; ``queue``: messages waiting for the handler.
@@ -221,6 +251,8 @@ class Tally(Ledger):
         self._lag = max(self._lag, now - self._advanced - TICK)
         self._advanced = now
         second = int(now)
+        if self.second < second:
+            self.outages.sweep()
         # After a long sleep of the machine every connection has been there for all of these minutes.
         while self.second < second:
             self.second += 1
@@ -239,6 +271,7 @@ class Tally(Ledger):
             news = figures.take()
             if news is not None:
                 send((FIGURES, figures.route, *news))
+                self.collect(figures)
         if self.watching:
             events = self._events
             if self._all is not None:

@@ -500,7 +500,7 @@ class Worker(Journal):
         gauges = self.tally.gauges(self._link.queued if self._link is not None else 0)
         if self._link is not None and (deltas or gauges != self._gauges):
             self._told, self._gauges = totals, gauges
-            self.tell_handler((STATS, deltas | self.tally.recovered(), gauges))
+            self.tell_handler((STATS, deltas | self.tally.by_route(), gauges))
 
     # --- life
 

@@ -207,6 +207,7 @@ class Exchange:
             _, deltas, gauges = message
             self.counters.add(deltas)
             self.stats.recovered(deltas.get("recovery", ()))
+            self.stats.responded(deltas.get("responses", ()))
             self.gauges[worker] = dict(gauges)
         elif kind == pipe.FIGURES:
             self.stats.figures(worker, message, now)

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from gripproxy.grip.headers import Headers
-from gripproxy.grip.stats import LATENCIES
+from gripproxy.grip.stats import FAILURES, LATENCIES
 
 from .api import ApiRequest, answer
 from .exchange import Exchange
@@ -25,6 +25,9 @@ MODES: Final = ("response", "stream")
 
 REASONS: Final = ("filter", "filter-queue", "unconfirmed", "message-hwm", "error", "duplicate", "sequence")
 """Reasons of drops. All are told from the beginning: a counter that comes to be with its first one has no increase."""
+
+
+_FAILED: Final = tuple((5, kind) for kind in FAILURES)
 
 
 class Workers(Protocol):
@@ -185,8 +188,22 @@ class Metrics:
                 text = "WebSocket messages" if what == "messages" else what.replace("_", " ").capitalize()
                 other = "clients" if side == "client" else "backends"
                 yield labelled(f"{side}_{what}", f"{text} from and to {other}", "way", values)
+        yield self._responses()
+        failed = {kind: of(f"backend-failed-{kind}") for kind in FAILURES}
+        yield labelled("backend_failures", "Requests to backends that failed, of any purpose", "kind", failed)
         yield self._latencies(workers)
         yield from self._processes()
+
+    def _responses(self) -> Metric:
+        family = CounterMetricFamily(
+            self._prefix + "responses", "Responses to clients, and why they are what they are",
+            labels=["route", "class", "reason"],
+        )  # fmt: skip
+        for route, counts in self._exchange.stats.responses.items():
+            # All that go with a failure are there from the beginning: see REASONS.
+            for (kind, reason), count in {**dict.fromkeys(_FAILED, 0), **counts}.items():
+                family.add_metric([route.decode("utf-8", "replace"), f"{kind}xx" if kind else "none", reason], count)
+        return family
 
     def _latencies(self, workers: dict[str, int]) -> Metric:
         buckets: list[tuple[str, float]] = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from gripproxy.grip.item import Item
-from gripproxy.grip.stats import FIGURES, RECOVERY, Rounds, blocks, contents
+from gripproxy.grip.stats import ANSWERS, FIGURES, RECOVERY, Rounds, blocks, contents
 from gripproxy.pipe import RESPONSE, SOCKET, STREAM
 
 from .directory import Channel
@@ -59,6 +59,12 @@ class Counters:
             if type(name) is str and type(delta) is int and (name in totals or len(totals) < MAX_NAMES):
                 totals[name] = totals.get(name, 0) + delta
 
+
+RESPONSE_ROUTES_MAX: Final = 1000
+"""Route ids whose responses are told apart, each with at most a few dozen counters; those of more count as OTHERS."""
+
+OTHERS: Final = b"(others)"
+"""Stands for the routes beyond RESPONSE_ROUTES_MAX."""
 
 BEAT: Final = 0.1
 """Seconds between two calls of ``beat``."""
@@ -154,6 +160,8 @@ class Stats(Generic[W]):
         self._delivery: dict[str, int] = {}
         self._sent_then = 0
         self._recovery: dict[tuple[bytes, int], list[int]] = {}
+        self.responses: dict[bytes, dict[tuple[int, str], int]] = {}
+        """Responses to clients since the handler started, by route id, then by first digit of the status and reason."""
 
     # --- who listens
 
@@ -287,6 +295,27 @@ class Stats(Generic[W]):
             sums = self._recovery.setdefault((route, mode), [0] * len(RECOVERY))
             for place, number in zip(range(len(RECOVERY)), numbers, strict=True):
                 sums[place] += number
+
+    # --- responses
+
+    def responded(self, news: Iterable[tuple[bytes, int, str, int]]) -> None:
+        """Take in what a worker says of responses to clients.
+
+        Args:
+            news: route id, first digit of the status (0: the client left), one of ANSWERS, number.
+
+        Raises:
+            ValueError or TypeError: news of the wrong shape.
+        """
+        for route, kind, reason, count in news:
+            if not 0 <= kind <= 9 or reason not in ANSWERS:
+                raise ValueError(f"{kind!r}, {reason!r} is no class and reason of a response")
+            known = self.responses.get(route)
+            if known is None:
+                if len(self.responses) >= RESPONSE_ROUTES_MAX:
+                    route = OTHERS
+                known = self.responses.setdefault(route, {})
+            known[kind, reason] = known.get((kind, reason), 0) + count
 
     # --- subscriptions
 

@@ -62,6 +62,7 @@ class Asking:
                 ASK_TIMEOUT,
                 done,
                 untrusted=untrusted,
+                got="item-skipped",
             )
 
         pace = self._paces.get(ask.url)

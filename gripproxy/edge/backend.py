@@ -6,6 +6,7 @@ A connection talks to a ``Sink`` (an exchange or a fetch) by plain calls; only o
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections.abc import Callable
@@ -14,9 +15,21 @@ from typing import Final, Protocol, cast
 from gripproxy.config import AccessPolicy
 from gripproxy.edge.heads import ResponseHead
 from gripproxy.edge.responseparser import BadResponse, ResponseParser
+from gripproxy.outages import (
+    BAD_ANSWER,
+    BLOCKED,
+    DESCRIPTORS,
+    REFUSED,
+    RESET,
+    TIMED_OUT,
+    TLS,
+    UNREACHABLE,
+    UNRESOLVED,
+    Outage,
+)
 from gripproxy.routes import Target
 
-__all__ = ["BackendConnection", "BackendPool", "Blocked", "HostPool", "Sink", "WholeSink"]
+__all__ = ["BackendConnection", "BackendPool", "Blocked", "HostPool", "Sink", "WholeSink", "kind_of"]
 
 HIGH_WATER: Final = 128 * 1024
 """Bytes of request body that may wait in a backend connection before the client is not read."""
@@ -24,6 +37,29 @@ HIGH_WATER: Final = 128 * 1024
 
 class Blocked(OSError):
     """The target's address is not one that untrusted targets may have (``policy_allow``, ``policy_deny``)."""
+
+
+def kind_of(error: BaseException) -> str:
+    """Return which of FAILURES (gripproxy.grip.stats) the failure to connect is.
+
+    Args:
+        error: what connecting raised; TimeoutError for our own ``connect_timeout``.
+    """
+    if isinstance(error, Blocked):
+        return BLOCKED
+    if isinstance(error, ConnectionRefusedError):
+        return REFUSED
+    if isinstance(error, TimeoutError):
+        return TIMED_OUT
+    if isinstance(error, ssl.SSLError | ssl.CertificateError):
+        return TLS
+    if isinstance(error, socket.gaierror | UnicodeError):
+        return UNRESOLVED
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return DESCRIPTORS
+    if isinstance(error, ConnectionError):
+        return RESET
+    return UNREACHABLE
 
 
 class Sink(Protocol):
@@ -43,9 +79,9 @@ class Sink(Protocol):
     def on_batch(self) -> None:
         """What arrived together has been told: a good time to write what was gathered."""
 
-    def on_failed(self, why: str, stale: bool, clean: bool = True) -> None:
+    def on_failed(self, why: str, stale: bool, clean: bool = True, kind: str = RESET) -> None:
         """The connection broke before the response was complete; ``stale``: it was reused and gave nothing; ``clean``:
-        it was closed, not reset."""
+        it was closed, not reset; ``kind``: see gripproxy.outages."""
 
     def on_request_blocked(self, blocked: bool) -> None:
         """The backend does not take the body as fast as it comes, or does again."""
@@ -108,6 +144,9 @@ class BackendConnection(asyncio.Protocol):
     def release(self) -> None:
         """The response is complete and the sink done with it: keep the connection for another request, or close it."""
         self.sink = self._whole = None
+        outage = self._pool.outage
+        if outage is not None:
+            outage.answered = True
         transport = self._transport
         if transport is None:
             return
@@ -122,6 +161,9 @@ class BackendConnection(asyncio.Protocol):
 
     def detach(self) -> tuple[asyncio.Transport, bytes]:
         """Give the transport away after a 101, with what came behind it; this object is done."""
+        outage = self._pool.outage
+        if outage is not None:
+            outage.answered = True
         transport, self._transport = self._transport, None
         self.sink = self._whole = None
         assert transport is not None
@@ -147,7 +189,7 @@ class BackendConnection(asyncio.Protocol):
         try:
             head = self._parser.feed(data, whole is not None)
         except BadResponse as error:
-            self._break(f"bad response: {error}")
+            self._break(f"bad response: {error}", True, BAD_ANSWER)
             return
         if head is not None and whole is not None:
             whole.on_whole(head, data)
@@ -179,14 +221,14 @@ class BackendConnection(asyncio.Protocol):
         if self.sink is not None:
             self.sink.on_request_blocked(False)
 
-    def _break(self, why: str, clean: bool = True) -> None:
+    def _break(self, why: str, clean: bool, kind: str = RESET) -> None:
         sink, self.sink = self.sink, None
         self._whole = None
         self._pool.discard(self)
         if self._transport is not None:
             self._transport.abort()
         if sink is not None:
-            sink.on_failed(why, self.reused and not self.answered, clean)
+            sink.on_failed(why, self.reused and not self.answered, clean, kind)
 
     # ResponseOwner
 
@@ -211,7 +253,7 @@ class BackendConnection(asyncio.Protocol):
 class HostPool:
     """Connections to one address with one way of TLS."""
 
-    __slots__ = ("_connecting", "_idle", "_owner", "_server_name", "_tls", "target")
+    __slots__ = ("_connecting", "_idle", "_owner", "_server_name", "_tls", "outage", "target")
 
     def __init__(self, owner: BackendPool, target: Target, tls: ssl.SSLContext | None, server_name: str) -> None:
         self._owner = owner
@@ -220,6 +262,8 @@ class HostPool:
         self._server_name = server_name
         self._idle: dict[BackendConnection, None] = {}
         self._connecting: dict[Sink, asyncio.Task[None]] = {}
+        self.outage: Outage | None = None
+        """What the target's failures are counted in, if there were any (``gripproxy.outages.Troubled``)."""
 
     def acquire(self, sink: Sink, fresh: bool = False) -> None:
         """Have ``sink.on_connected`` called with a connection: at once with an idle one, else when a new one is open.

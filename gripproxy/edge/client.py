@@ -222,6 +222,7 @@ class ClientConnection(asyncio.Protocol):
         worker.in_flight += 1
         if worker.in_flight > worker.max_requests:
             worker.refused(self, f"{worker.max_requests} requests are being proxied", "max_open_requests")
+            worker.tally.responded(worker.tally.others, 503, "limit")
             request.keep_alive = False
             self.send_response(error_response(503, "Service unavailable."), request)
             return
@@ -247,6 +248,8 @@ class ClientConnection(asyncio.Protocol):
         self._close_with(response)
 
     def _close_with(self, response: Response) -> None:
+        tally = self._worker.tally
+        tally.responded(tally.others, response.code, "limit" if response.code == 503 else "client")
         self._flags |= CLOSING
         self.transport.write(whole(response, 1, False, False))
         # Unread input would turn the close into a reset that may overtake the answer (RFC 9112 §9.6).
@@ -489,6 +492,7 @@ class ClientConnection(asyncio.Protocol):
             figures = self._worker.tally.of(self._hold.rate_key if self._hold is not None else b"")
         figures.client_header_bytes_sent += len(head)
         figures.client_content_bytes_sent += len(body)
+        figures.held[response.code // 100] += 1
         if body:
             head += chunk(body) if chunked else body
         self._flags |= SENT
@@ -502,8 +506,11 @@ class ClientConnection(asyncio.Protocol):
         self._packed = b""
         self.finished(chunked and bool(self._flags & KEEP))
 
-    def respond(self, response: Response) -> None:
+    def respond(self, response: Response, reason: str = "") -> None:
         figures = self._worker.tally.of(self._hold.rate_key) if self._hold is not None else NOBODY
+        figures.held[response.code // 100] += 1
+        if reason:
+            self._worker.tally.responded(figures, response.code, reason, figures.held)
         self._unhold()
         flags = self._flags
         if flags & CORS:
@@ -527,7 +534,7 @@ class ClientConnection(asyncio.Protocol):
             self.end_stream(isinstance(hold, StreamHold) and hold.chunked)
             return
         text = detail if hold is not None and hold.terms.debug else "Error while proxying to origin."
-        self.respond(error_response(502, text))
+        self.respond(error_response(502, text), "filter")
 
     def unavailable(self) -> None:
         self._worker.log.error("a hold was not confirmed by the handler in time")
@@ -535,7 +542,7 @@ class ClientConnection(asyncio.Protocol):
             self._unhold()
             self.abort()
             return
-        self.respond(error_response(500, "Accept service unavailable."))
+        self.respond(error_response(500, "Accept service unavailable."), "unconfirmed")
 
     def break_off(self) -> None:
         self._unhold()
@@ -565,7 +572,9 @@ class ClientConnection(asyncio.Protocol):
         if route is None:
             self._worker.tally.left(hold)
             self._flags &= ~CORS
-            self.respond(error_response(502, "No route for host: " + (request.host or b"").decode("latin-1")))
+            self.respond(
+                error_response(502, "No route for host: " + (request.host or b"").decode("latin-1")), "no-route"
+            )
             return
         self._flags &= ~SENT
         self._worker.in_flight += 1

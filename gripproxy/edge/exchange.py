@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gripproxy.edge.backend import BackendConnection, Blocked, HostPool
+from gripproxy.edge.backend import BackendConnection, HostPool, kind_of
 from gripproxy.edge.decoding import BodyDecoder, DecodingError
 from gripproxy.edge.encoding import error_response, framing_lines
 from gripproxy.edge.forwarding import FORWARD_METHODS_IDEMPOTENT, Forwarder, host_name
@@ -21,6 +21,7 @@ from gripproxy.grip.cors import cors_headers
 from gripproxy.grip.filters import FilterError, ResponseFilter
 from gripproxy.grip.instruct import InstructError, parse_instruct
 from gripproxy.grip.response import Response
+from gripproxy.outages import BAD_ANSWER, BLOCKED, LATE, RESET, TOO_LARGE
 from gripproxy.routes import Route
 from gripproxy.tally import NOBODY
 
@@ -52,38 +53,11 @@ class Exchange:
     """The state of one request in flight. Implements ``gripproxy.edge.backend.Sink``."""
 
     __slots__ = (
-        "_asked",
-        "_backend",
-        "_chunked",
-        "_code",
-        "_complete",
-        "_decoder",
-        "_fresh",
-        "_head",
-        "_headers",
-        "_index",
-        "_kept",
-        "_kept_size",
-        "_last_ids",
-        "_parts",
-        "_pool",
-        "_reason",
-        "_sent",
-        "_size",
-        "_way",
-        "_worker",
-        "because",
-        "began",
-        "client",
-        "deadline",
-        "figures",
-        "forwarder",
-        "request",
-        "route",
-        "secure",
-        "serial",
-        "trusted",
-    )
+        "_asked", "_backend", "_chunked", "_code", "_complete", "_decoder", "_fresh", "_head", "_headers",
+        "_index", "_kept", "_kept_size", "_last_ids", "_parts", "_pool", "_reason", "_sent", "_size", "_way",
+        "_worker", "because", "began", "client", "deadline", "figures", "forwarder", "request", "route",
+        "secure", "serial", "trusted",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -144,7 +118,7 @@ class Exchange:
             route = find_route(request, False, self.secure, worker.routes, settings)
             if route is None:
                 host = host_name(request.host or b"localhost").decode("latin-1")
-                self._fail(502, f"No route for host: {host}")
+                self._fail(502, f"No route for host: {host}", reason="no-route")
                 return
             self.route = route
         self._try()
@@ -237,18 +211,19 @@ class Exchange:
     def on_connect_failed(self, error: Exception) -> None:
         route = self.route
         assert route is not None
-        target = route.targets[self._index]
-        self._worker.log.info("%s %s: target %s: %s", self.request.method, self.request.target, target, error)
-        if isinstance(error, Blocked):
-            self._fail(502, "Error while proxying to origin.", "Error: Origin host/IP blocked.")
+        kind = kind_of(error)
+        more = kind != BLOCKED and self._index + 1 < len(route.targets)
+        self._tell(kind, error, "next-target" if more else 502)
+        if kind == BLOCKED:
+            self._fail(502, "Error while proxying to origin.", "Error: Origin host/IP blocked.", kind)
             return
-        if self._index + 1 < len(route.targets):
+        if more:
             self._index += 1
             self._fresh = False
             self._try()
             return
         tried = ", ".join(f"{t.host}:{t.port}" for t in route.targets if t.kind != "test")
-        self._fail(502, "Error while proxying to origin.", f"Unable to connect to any targets. Tried: {tried}")
+        self._fail(502, "Error while proxying to origin.", f"Unable to connect to any targets. Tried: {tried}", kind)
 
     # --- the response
 
@@ -421,6 +396,7 @@ class Exchange:
                 502,
                 "Error while proxying to origin.",
                 f"Failed to parse accept instructions: {error.detail}",
+                self._tell(BAD_ANSWER, error.detail, 502),
             )
             return
         if instruct.mode is None and instruct.next is None:
@@ -454,7 +430,7 @@ class Exchange:
             return
         if not streamable:
             target = route.targets[self._index]
-            self.refuse(f"GRIP instruct response too large from {target.host}:{target.port}")
+            self.refuse(f"GRIP instruct response too large from {target.host}:{target.port}", TOO_LARGE)
             return
         if self._kept_size > GRIP_REQUEST_MAX:
             self._refuse_with(400, "Request too large to accept GRIP instruct.", "")
@@ -490,18 +466,18 @@ class Exchange:
 
     # --- ends
 
-    def refuse(self, debug: str) -> None:
+    def refuse(self, debug: str, kind: str = BAD_ANSWER) -> None:
         """The backend's response is of no use; ``debug`` says why, in debug mode."""
-        self._refuse_with(502, "Error while proxying to origin.", debug)
+        self._refuse_with(502, "Error while proxying to origin.", debug, self._tell(kind, debug, 502))
 
-    def _refuse_with(self, status: int, text: str, debug: str) -> None:
+    def _refuse_with(self, status: int, text: str, debug: str, reason: str = "client") -> None:
         backend, self._backend = self._backend, None
         if backend is not None:
             backend.abort()
         self._way = WAITING
-        self._fail(status, text, debug)
+        self._fail(status, text, debug, reason)
 
-    def on_failed(self, why: str, stale: bool, clean: bool = True) -> None:
+    def on_failed(self, why: str, stale: bool, clean: bool = True, kind: str = RESET) -> None:
         self._backend = None
         request = self.request
         if (
@@ -516,27 +492,27 @@ class Exchange:
             assert self._pool is not None
             self._pool.acquire(self, fresh=True)
             return
-        self._broken(why)
+        self._broken(why, kind)
 
-    def _broken(self, why: str) -> None:
+    def _broken(self, why: str, kind: str = BAD_ANSWER) -> None:
         """The backend cannot be relied on for the rest of this response."""
-        route = self.route
-        assert route is not None
-        target = route.targets[self._index]
         backend, self._backend = self._backend, None
         if backend is not None:
             backend.abort()
-        self._worker.log.warning(
-            "%s %s: backend %s:%d: %s", self.request.method, self.request.target, target.host, target.port, why
-        )
+        self._tell(kind, why, "cut" if self._sent else 502)
         if self._sent:
-            # A clean end would look like a complete response (docs/grip.md §2.5).
-            self._log(self._code)
-            self.client.abort()
+            self._cut(kind)
             return
         self._head = b""
         self._way = WAITING
-        self._fail(502, "Error while proxying to origin.")
+        self._fail(502, "Error while proxying to origin.", reason=kind)
+
+    def _cut(self, kind: str) -> None:
+        # A clean end would look like a complete response (docs/grip.md §2.5).
+        self.deadline = NEVER
+        self._worker.tally.responded(self.figures, self._code, kind, self.figures.answered)
+        self._log(self._code)
+        self.client.abort()
 
     def expire(self) -> None:
         """The deadline has passed."""
@@ -544,13 +520,13 @@ class Exchange:
         if backend is not None:
             backend.abort()
         waited = "response head" if self._way == WAITING else "more of the response body"
-        self._worker.log.warning("%s %s: backend sent no %s in time", self.request.method, self.request.target, waited)
+        self._tell(LATE, f"no {waited} in time", "cut" if self._sent else 504)
         if self._sent:
-            self.client.abort()
+            self._cut(LATE)
             return
         self._way = WAITING
         self._head = b""
-        self._fail(504, "Error while proxying to origin.", "The backend did not answer in time.")
+        self._fail(504, "Error while proxying to origin.", "The backend did not answer in time.", LATE)
 
     @property
     def answering(self) -> bool:
@@ -579,18 +555,29 @@ class Exchange:
         self._log(response.code)
         self.client.send_head(self.with_cors(response), self.request)
 
-    def _fail(self, status: int, text: str, debug: str = "") -> None:
+    def _tell(self, kind: str, why: object, got: object) -> str:
+        """The target has failed; see Tally.failed. Returns the kind."""
+        request, route = self.request, self.route
+        assert route is not None
+        if self._pool is not None:
+            what = f"{request.method.decode()} {request.target.decode('latin-1')}"
+            self._worker.tally.failed(self._pool, route.targets[self._index], kind, what, why, got)
+        return kind
+
+    def _fail(self, status: int, text: str, debug: str = "", reason: str = "client") -> None:
         route = self.route
         shown = debug if debug and route is not None and self._worker.debug(route) else text
         if debug:
             self._worker.log.info("%s %s: %s", self.request.method, self.request.target, debug)
+        self._worker.tally.responded(self.figures, status, reason, self.figures.answered)
         self._respond(error_response(status, shown))
 
     def unavailable(self) -> None:
         """The handler does not confirm holds."""
-        self._fail(500, "Accept service unavailable.")
+        self._fail(500, "Accept service unavailable.", reason="unconfirmed")
 
     def _log(self, code: int) -> None:
         worker = self._worker
+        self.figures.answered[code // 100] += 1
         if worker.log.level >= 2:
             worker.log_request(self.client, self, code, self._size)

@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from gripproxy.edge.backend import BackendConnection, HostPool
+from gripproxy.edge.backend import BackendConnection, HostPool, kind_of
 from gripproxy.edge.forwarding import grip_last, host_name
 from gripproxy.edge.parser import Request
 from gripproxy.grip.headers import head_size
 from gripproxy.grip.links import LinkError, resolve, split
 from gripproxy.grip.response import Response
+from gripproxy.outages import LATE, RESET, TOO_LARGE
 from gripproxy.routes import Route, Target
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class Fetch:
 
     ``done(response | None)`` is called once: None for a failure of any kind or after ``timeout`` seconds.
     ``untrusted``: the link comes from an untrusted target, or from an answer that one had a part in; the attribute says
-    the same of the answer, from when there is a head.
+    the same of the answer, from when there is a head. ``got``: what a failure means to clients, in one word, for the
+    log.
     """
 
     def __init__(
@@ -50,8 +52,10 @@ class Fetch:
         last_ids: tuple[tuple[bytes, bytes], ...] = (),
         limit: int = FETCH_MAX,
         untrusted: bool = False,
+        got: str = "nothing",
     ) -> None:
         self.untrusted = untrusted
+        self._got = got
         self._worker = worker
         self._done: Callable[[Response | None], None] | None = done
         self._route = route
@@ -132,8 +136,9 @@ class Fetch:
         connection.send(head + self._body, False)
 
     def on_connect_failed(self, error: Exception) -> None:
-        self._worker.log.info("%s %s: %s", self._method, self._uri, error)
-        if self._direct is None and self._index + 1 < len(self._route.targets):
+        more = self._direct is None and self._index + 1 < len(self._route.targets)
+        self._tell(kind_of(error), error, "next-target" if more else self._got)
+        if more:
             self._index += 1
             self._try()
             return
@@ -158,24 +163,38 @@ class Fetch:
 
     def on_batch(self) -> None:
         if self._size > self._limit:
+            self._tell(TOO_LARGE, f"the answer has more than {self._limit} bytes", self._got)
             self._finish(None)
         elif self._complete and self._response is not None:
             self._response.body = b"".join(self._parts)
             self._finish(self._response)
 
-    def on_failed(self, why: str, stale: bool, clean: bool = True) -> None:
+    def on_failed(self, why: str, stale: bool, clean: bool = True, kind: str = RESET) -> None:
         self._backend = None
         if stale and clean and self._pool is not None:
             self._pool.acquire(self, fresh=True)
             return
-        self._worker.log.info("%s %s: %s", self._method, self._uri, why)
+        self._tell(kind, why, self._got)
         self._finish(None)
+
+    def _tell(self, kind: str, why: object, got: str) -> None:
+        """The target has failed; see Tally.failed. Other hosts that links name have one name together, since it is
+        backends that choose them."""
+        target: object = self._target
+        if self._direct is not None:
+            target = f"links-of:{self._route.id.decode('utf-8', 'replace')}"
+            why = f"{self._direct}: {why}"
+        if self._pool is not None:
+            what = f"{self._method.decode()} {self._uri.decode('latin-1')}"
+            self._worker.tally.failed(self._pool, target, kind, what, why, got)
 
     def on_request_blocked(self, blocked: bool) -> None:
         """Nothing to do: the whole request has been handed over."""
 
     def _expire(self) -> None:
         """It has taken too long."""
+        if self._pool is not None:
+            self._tell(LATE, "no answer in time", self._got)
         self._finish(None)
 
     def abandon(self) -> None:

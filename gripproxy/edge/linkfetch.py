@@ -15,6 +15,7 @@ from gripproxy.edge.fetch import Fetch
 from gripproxy.grip.headers import Headers, first
 from gripproxy.grip.links import LinkError, resolve, split
 from gripproxy.grip.response import Response
+from gripproxy.outages import BAD_ANSWER, RESET
 from gripproxy.pipe import STREAM
 from gripproxy.routes import Route
 from gripproxy.sessions.answer import LinkAnswer, Reader, Reading
@@ -147,6 +148,7 @@ class LinkFetch(Fetch):
             self._over,
             request.last_ids,
             untrusted=request.untrusted,
+            got="link-later",
         )
 
     def on_head(self, code: int, reason: bytes, headers: Headers) -> None:
@@ -176,7 +178,7 @@ class LinkFetch(Fetch):
             self._answer.body(piece)
 
     def _spoiled(self, error: Exception | str) -> None:
-        self._worker.log.info("GET %s: content coding: %s", self._uri, error)
+        self._tell(BAD_ANSWER, f"content coding: {error}", self._got)
         self._complete = False
         self._finish(None)
 
@@ -190,12 +192,12 @@ class LinkFetch(Fetch):
         elif not decoder.waiting:
             self._spoiled("the body ends too early")
 
-    def on_failed(self, why: str, stale: bool, clean: bool = True) -> None:
+    def on_failed(self, why: str, stale: bool, clean: bool = True, kind: str = RESET) -> None:
         if self._complete:
             # All is here; some of it waits for the clients.
             self._backend = None
         else:
-            super().on_failed(why, stale, clean)
+            super().on_failed(why, stale, clean, kind)
 
     def _expire(self) -> None:
         worker = self._worker
@@ -205,7 +207,6 @@ class LinkFetch(Fetch):
             self._asked.end(False)
             self._timer = worker.loop.call_later(min(self._deadline - now, self._idle), self._expire)
             return
-        worker.log.info("GET %s: backend sent no more of its answer in time", self._uri)
         super()._expire()
 
     def pause(self) -> None:

@@ -12,7 +12,7 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gripproxy.edge.backend import BackendConnection, Blocked, HostPool
+from gripproxy.edge.backend import BackendConnection, HostPool, kind_of
 from gripproxy.edge.directleg import DirectLeg
 from gripproxy.edge.forwarding import Forwarder, host_name
 from gripproxy.edge.parser import Request
@@ -33,6 +33,7 @@ from gripproxy.grip.wsevents import (
     keep_alive_interval,
     public_headers,
 )
+from gripproxy.outages import BAD_ANSWER, BLOCKED, LATE, RESET, TOO_LARGE
 from gripproxy.routes import Route
 from gripproxy.sessions.over_http import OverHttp
 from gripproxy.sessions.sides import BackendLeg, SocketTerms
@@ -115,7 +116,7 @@ class Opening:
         if route is None:
             self.figures = worker.tally.request(self, None)
             host = host_name(request.host or b"localhost").decode("latin-1")
-            self._reject(502, f"No route for host: {host}")
+            self._reject(502, f"No route for host: {host}", reason="no-route")
             return
         self.route = route
         self._try()
@@ -152,7 +153,7 @@ class Opening:
         """The answer to OPEN."""
         if response.code != 200 or not is_events(response.headers):
             if len(response.body) > REJECTION_MAX:
-                self._refuse(f"the rejection has more than {REJECTION_MAX} bytes")
+                self._refuse(f"the rejection has more than {REJECTION_MAX} bytes", TOO_LARGE)
                 return
             self._relay(response)
             return
@@ -176,14 +177,30 @@ class Opening:
         if self._poster is not None and not self._over:
             self._poster.post(b"OPEN\r\n", 0, [])
 
-    def on_post_failed(self, retry: bool, why: str) -> None:
+    def on_post_failed(self, retry: bool, why: str, kind: str = RESET) -> None:
         """OPEN could not be posted: the next target, if no connection was had."""
-        if self._over or (retry and self._next_target()):
+        if self._over:
             return
-        if retry:
-            self._unreachable(why)
+        if not retry:
+            self._refuse(why, kind)
         else:
-            self._refuse(why)
+            self._unconnected(why, kind)
+
+    def _unconnected(self, why: object, kind: str) -> None:
+        """There is no connection to the target: the next one is asked, if there is one."""
+        route = self.route
+        assert route is not None
+        more = kind != BLOCKED and self._index + 1 < len(route.targets)
+        self._tell(kind, why, "next-target" if more else 502)
+        if kind == BLOCKED:
+            self._fail("Error: Origin host/IP blocked.", kind)
+        elif more:
+            self._index += 1
+            self._poster = None
+            self._try()
+        else:
+            tried = ", ".join(f"{t.host}:{t.port}" for t in route.targets if t.kind != "test")
+            self._fail(f"Unable to connect to any targets. Tried: {tried}", kind)
 
     def _accept_over_http(self, response: Response, events: list[Event]) -> None:
         poster, route = self._poster, self.route
@@ -233,11 +250,7 @@ class Opening:
         self._key = key
 
     def on_connect_failed(self, error: Exception) -> None:
-        self._worker.log.info("WebSocket %s: target: %s", self.request.target, error)
-        if isinstance(error, Blocked):
-            self._refuse("Error: Origin host/IP blocked.")
-        elif not self._next_target():
-            self._unreachable(str(error))
+        self._unconnected(error, kind_of(error))
 
     def on_head(self, code: int, reason: bytes, headers: Headers) -> None:
         self.figures.server_header_bytes_received += head_size(headers)
@@ -261,16 +274,16 @@ class Opening:
         if response.code == 101:
             self._accept_direct(response, backend)
         elif self._size > REJECTION_MAX:
-            self._refuse(f"the rejection has more than {REJECTION_MAX} bytes")
+            self._refuse(f"the rejection has more than {REJECTION_MAX} bytes", TOO_LARGE)
         elif self._complete:
             self._backend = None
             backend.release()
             response.body = b"".join(self._parts)
             self._relay(response)
 
-    def on_failed(self, why: str, stale: bool, clean: bool = True) -> None:
+    def on_failed(self, why: str, stale: bool, clean: bool = True, kind: str = RESET) -> None:
         self._backend = None
-        self._refuse(why)
+        self._refuse(why, kind)
 
     def on_request_blocked(self, blocked: bool) -> None:
         """Nothing to do: a handshake is small."""
@@ -369,6 +382,7 @@ class Opening:
                 self._deflate = agreed[1]
         lines = b"".join([b"%b: %b\r\n" % header for header in headers])
         self.figures.client_header_bytes_sent += head_size(headers)
+        self.figures.answered[1] += 1
         self._transport, rest = self.client.give_away()
         self._transport.write(
             b"HTTP/1.1 101 Switching Protocols\r\n%bUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -382,31 +396,26 @@ class Opening:
         self._worker.socket_began(session, self)
         session.start()
 
-    def _next_target(self) -> bool:
-        route = self.route
-        assert route is not None
-        if self._index + 1 >= len(route.targets):
-            return False
-        self._index += 1
-        self._poster = None
-        self._try()
-        return True
-
-    def _unreachable(self, why: str) -> None:
-        route = self.route
-        assert route is not None
-        tried = ", ".join(f"{t.host}:{t.port}" for t in route.targets if t.kind != "test")
-        self._worker.log.info("WebSocket %s: %s", self.request.target, why)
-        self._refuse(f"Unable to connect to any targets. Tried: {tried}")
-
-    def _refuse(self, debug: str) -> None:
+    def _refuse(self, debug: str, kind: str = BAD_ANSWER) -> None:
         """The backend's fault: 502."""
+        self._tell(kind, debug, 502)
+        self._fail(debug, kind)
+
+    def _tell(self, kind: str, why: object, got: object) -> None:
+        """The target has failed; see Tally.failed."""
+        route, pool = self.route, self._pool
+        if route is not None and pool is not None:
+            what = f"WebSocket {self.request.target.decode('latin-1')}"
+            self._worker.tally.failed(pool, route.targets[self._index], kind, what, why, got)
+
+    def _fail(self, debug: str, reason: str) -> None:
         self._worker.log.info("WebSocket %s: %s", self.request.target, debug)
         shown = debug if self.route is not None and self._worker.debug(self.route) else _ERROR
-        self._reject(502, shown)
+        self._reject(502, shown, reason=reason)
 
-    def _reject(self, status: int, text: str, headers: Headers | None = None) -> None:
+    def _reject(self, status: int, text: str, headers: Headers | None = None, reason: str = "client") -> None:
         # Rejections of our own carry no Content-Type (docs/grip.md §2.6).
+        self._worker.tally.responded(self.figures, status, reason, self.figures.answered)
         self._relay(Response(status, phrase(status), headers or [], text.encode() + b"\n"))
 
     def _relay(self, response: Response) -> None:
@@ -414,6 +423,7 @@ class Opening:
         if self._over:
             return
         self._end()
+        self.figures.answered[response.code // 100] += 1
         self.request.keep_alive = False
         response.headers = [
             h
@@ -445,7 +455,7 @@ class Opening:
 
     def expire(self) -> None:
         """The backend did not answer in time."""
-        self._refuse("The backend did not answer in time.")
+        self._refuse("The backend did not answer in time.", LATE)
 
     def client_blocked(self, blocked: bool) -> None:
         """Nothing to do: nothing large is sent during an opening."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from gripproxy.edge.backend import BackendConnection
+from gripproxy.edge.backend import BackendConnection, kind_of
 from gripproxy.edge.forwarding import grip_last
 from gripproxy.edge.pattern import Pattern, Share
 from gripproxy.grip.headers import Headers, head_size
 from gripproxy.grip.response import Response
+from gripproxy.outages import BAD_ANSWER, LATE, RESET, TOO_LARGE
 from gripproxy.sessions.over_http import LastIds
 
 __all__ = ["RESPONSE_MAX", "EventPoster"]
@@ -29,8 +30,8 @@ class PosterOwner(Protocol):
     """Who posts: the opening, then the leg."""
 
     def on_answer(self, response: Response) -> None: ...
-    def on_post_failed(self, retry: bool, why: str) -> None:
-        """``retry``: the backend cannot have taken the request."""
+    def on_post_failed(self, retry: bool, why: str, kind: str = RESET) -> None:
+        """``retry``: the backend cannot have taken the request; ``kind``: see gripproxy.outages."""
 
 
 class _Flight:
@@ -102,7 +103,7 @@ class EventPoster:
         if flight is not None and flight.deadline < now:
             if flight.backend is not None:
                 flight.backend.abort()
-            self._failed(False, "the backend did not answer events in time")
+            self._failed(False, "the backend did not answer events in time", LATE)
 
     # Sink
 
@@ -114,7 +115,7 @@ class EventPoster:
         connection.send(flight.request, False)
 
     def on_connect_failed(self, error: Exception) -> None:
-        self._failed(True, f"no connection to the backend: {error}")
+        self._failed(True, f"no connection to the backend: {error}", kind_of(error))
 
     def on_head(self, code: int, reason: bytes, headers: Headers) -> None:
         self._pattern.figures.server_header_bytes_received += head_size(headers)
@@ -144,7 +145,7 @@ class EventPoster:
         if flight.size > RESPONSE_MAX:
             if backend is not None:
                 backend.abort()
-            self._failed(False, f"the backend answered events with more than {RESPONSE_MAX} bytes")
+            self._failed(False, f"the backend answered events with more than {RESPONSE_MAX} bytes", TOO_LARGE)
             return
         if not flight.complete or response is None:
             return
@@ -157,7 +158,7 @@ class EventPoster:
         if self.owner is not None:
             self.owner.on_answer(response)
 
-    def on_failed(self, why: str, stale: bool, clean: bool = True) -> None:
+    def on_failed(self, why: str, stale: bool, clean: bool = True, kind: str = RESET) -> None:
         flight = self._flight
         if flight is not None:
             flight.backend = None
@@ -167,15 +168,28 @@ class EventPoster:
                 flight.fresh = True
                 self._pattern.pool.acquire(self, fresh=True)
                 return
-        self._failed(False, f"backend: {why}")
+        self._failed(False, f"backend: {why}", kind)
 
     def on_request_blocked(self, blocked: bool) -> None:
         """Nothing to do: the whole request has been handed over, and only one is in flight."""
 
-    def _failed(self, retry: bool, why: str) -> None:
+    def _failed(self, retry: bool, why: str, kind: str) -> None:
         self._end()
+        if self.repeats:
+            # The opening tells of its own failures, since it knows whether there is another target.
+            self.tell(kind, why, "events-later" if retry else "dropped")
         if self.owner is not None:
-            self.owner.on_post_failed(retry, why)
+            self.owner.on_post_failed(retry, why, kind)
+
+    def tell(self, kind: str, why: str, got: object) -> None:
+        """The target has failed; see Tally.failed."""
+        pattern = self._pattern
+        what = f"WebSocket {self.cid.decode()}"
+        pattern.worker.tally.failed(pattern.pool, pattern.pool.target, kind, what, why, got)
+
+    def spoiled(self, why: str, question: bool) -> None:
+        """The answer that the owner was given is of no use to it; a ``question`` may be repeated."""
+        self.tell(BAD_ANSWER, why, "events-later" if question else "dropped")
 
     def _end(self) -> _Flight | None:
         self._pattern.worker.posting.pop(self, None)

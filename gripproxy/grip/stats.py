@@ -13,7 +13,19 @@ import orjson
 from gripproxy.grip import tnet
 from gripproxy.grip.item import Item
 
-__all__ = ["FIGURES", "LATENCIES", "RECOVERY", "REPEAT_FROM", "REPEAT_UNTIL", "Rounds", "blocks", "contents", "encode"]
+__all__ = [
+    "ANSWERS",
+    "FAILURES",
+    "FIGURES",
+    "LATENCIES",
+    "RECOVERY",
+    "REPEAT_FROM",
+    "REPEAT_UNTIL",
+    "Rounds",
+    "blocks",
+    "contents",
+    "encode",
+]
 
 FIGURES: Final = (
     "requests-received",
@@ -41,6 +53,28 @@ RECOVERY: Final = ("gaps", "recoveries", "requests", "slow-clients")
 """What a worker counts per route id and mode of what clients missed, in the order in which it tells the handler: times
 a session noticed that it missed something; times it had its backend asked for that, or because it was quiet; requests
 to backends for held clients; clients cut off because they did not read."""
+
+FAILURES: Final = (
+    "refused",
+    "unreachable",
+    "unresolved",
+    "timed-out",
+    "tls",
+    "blocked",
+    "no-descriptors",
+    "late",
+    "reset",
+    "bad-answer",
+    "too-large",
+)
+"""Ways in which a backend fails: it does not accept connections; there is no way to its address; its name has none; no
+connection in time; the TLS handshake failed; the address is forbidden to untrusted targets; this process has no file
+descriptors left; the response, or its next part, did not come in time; the connection ended before its end; it breaks
+HTTP, GRIP or the WebSocket protocol; it has more bytes than are kept."""
+
+ANSWERS: Final = ("backend", "held", "client", "limit", "no-route", "unconfirmed", "filter", *FAILURES)
+"""Reasons of responses to clients: the backend's own; what follows from its instruct; the client's fault; a limit of
+ours; no route; the handler did not confirm a hold; a filter failed; the backend failed."""
 
 LATENCIES: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Bounds in seconds of the histogram of times to a backend's response."""

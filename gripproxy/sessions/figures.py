@@ -15,6 +15,9 @@ PHASES: Final = 64
 """A connection's number ends with the second of its minute at which it began, so that its minutes can be counted
 without anything kept for it. 60 would do, but the number is put together and taken apart with bits."""
 
+CLASSES: Final = 10
+"""First digits of a status."""
+
 _COUNTED: Final = tuple(name.replace("-", "_") for name in FIGURES)
 
 
@@ -26,6 +29,7 @@ class Figures:
 
     __slots__ = (
         "activity",
+        "answered",
         "blocks_sent",
         "client_content_bytes_received",
         "client_content_bytes_sent",
@@ -33,6 +37,7 @@ class Figures:
         "client_header_bytes_sent",
         "client_messages_received",
         "client_messages_sent",
+        "held",
         "http_response_sent",
         "minutes",
         "now",
@@ -56,6 +61,10 @@ class Figures:
         self.told = 0
         """What the handler knows of ``now``."""
         self.phases = [0] * PHASES
+        self.answered = [0] * CLASSES
+        """Responses that are the backend's, by the first digit of the status; at 0 requests whose client left."""
+        self.held = [0] * CLASSES
+        """Those that follow from an instruct: the openings of streams, and the ends of long-polls."""
         self.requests_received = self.activity = self.minutes = 0
         self.sent = self.http_response_sent = self.blocks_sent = 0
         self.client_header_bytes_received = self.client_header_bytes_sent = 0
@@ -115,7 +124,18 @@ class Ledger:
     ``block_size`` in bytes; 0: blocks are not counted.
     """
 
-    __slots__ = ("block_size", "gaps", "others", "questions", "recoveries", "recovery", "routed", "routes", "unsent")
+    __slots__ = (
+        "block_size",
+        "gaps",
+        "others",
+        "questions",
+        "recoveries",
+        "recovery",
+        "responses",
+        "routed",
+        "routes",
+        "unsent",
+    )
 
     def __init__(self, block_size: int = 0) -> None:
         self.block_size = block_size
@@ -133,6 +153,8 @@ class Ledger:
         """Requests to backends for that by WebSockets."""
         self.recovery: dict[tuple[bytes, int], list[int]] = {}
         """By route id and mode, since it was last told: numbers in the order of RECOVERY."""
+        self.responses: dict[tuple[bytes, int, str], int] = {}
+        """By route id, first digit of the status and reason, since it was last told: responses to clients."""
 
     def of(self, route: bytes) -> Figures:
         """Return the figures of a route id; empty: of all routes without one."""
@@ -140,6 +162,31 @@ class Ledger:
         if figures is None:
             figures = self.routes[route] = Figures(route)
         return figures
+
+    def responded(self, figures: Figures, code: int, reason: str, counted: list[int] | None = None) -> None:
+        """A response that is not simply the backend's, nor an instruct's.
+
+        Args:
+            figures: those of its route.
+            code: the status.
+            reason: one of gripproxy.grip.stats.ANSWERS.
+            counted: the list in ``figures`` by which it is counted as well, if it is: there it is taken out.
+        """
+        kind = code // 100
+        if counted is not None:
+            counted[kind] -= 1
+        key = (figures.route, kind, reason)
+        self.responses[key] = self.responses.get(key, 0) + 1
+
+    def collect(self, figures: Figures) -> None:
+        """Move what ``figures`` counted of responses to ``responses``."""
+        for reason, counts in (("backend", figures.answered), ("held", figures.held)):
+            if any(counts):
+                for kind, count in enumerate(counts):
+                    if count:
+                        key = (figures.route, kind, reason)
+                        self.responses[key] = self.responses.get(key, 0) + count
+                        counts[kind] = 0
 
     def gap(self, route: bytes, mode: int) -> None:
         """A session noticed that it has missed something."""

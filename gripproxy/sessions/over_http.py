@@ -52,6 +52,9 @@ class Poster(Protocol):
     def post(self, body: bytes, replayed: int, meta: Headers, last_ids: LastIds = ()) -> None:
         """Send a request; ``on_answer`` or ``on_post_failed`` of the leg follows. ``last_ids``: see ``grip_last``."""
 
+    def spoiled(self, why: str, question: bool) -> None:
+        """The answer given to ``on_answer`` cannot be used; ``question``: what was asked may be asked again."""
+
 
 class OverHttp:
     """The backend leg of one WebSocket. Implements ``gripproxy.sessions.sides.BackendLeg``."""
@@ -254,6 +257,7 @@ class OverHttp:
             self._go()
             return
         if response.code != 200 or not is_events(response.headers):
+            self._poster.spoiled(f"events were answered with {response.code}", question)
             self._unusable(question, f"the backend answered events with {response.code}")
             return
         try:
@@ -264,6 +268,7 @@ class OverHttp:
                 if self._outbox.empty:
                     self._outbox = None
         except (EventError, AcceptError) as error:
+            self._poster.spoiled(f"events: {error}", question)
             self._unusable(question, f"the backend's events: {error}")
             return
         # Closed, and the backend wants to hear no more of what is left.
@@ -282,14 +287,14 @@ class OverHttp:
             return
         # Once both sides have closed there is nothing left to be asked at an interval.
         if (closing or stuck) and (not self._interval or self._session.over):
-            self._fail("the backend does not answer a close")
+            self._spoil("the backend does not answer a close")
             return
         reliable = self._session.reliable
         if reliable is not None:
             if not question:
                 reliable.received()
             elif not self._leaves and not reliable.answered(any(map(_is_message, events))):
-                self._fail("the backend does not say what the client missed")
+                self._spoil("the backend does not say what the client missed")
                 return
         self._rest()
 
@@ -330,7 +335,7 @@ class OverHttp:
                 session.abort("the backend asked for it")
                 return True
             elif kind == b"OPEN":
-                self._fail("the backend opened twice")
+                self._spoil("the backend opened twice")
                 return True
         return False
 
@@ -353,7 +358,7 @@ class OverHttp:
             self._unread = False
             self._session.outlet.read(True)
 
-    def on_post_failed(self, retry: bool, why: str) -> None:
+    def on_post_failed(self, retry: bool, why: str, kind: str = "") -> None:
         """The request in flight failed; ``retry``: the backend cannot have taken it."""
         question, self._in_flight = self._in_flight == QUESTION, NOTHING
         if self._state != LIVE:
@@ -386,6 +391,11 @@ class OverHttp:
             return
         self._refresh = True
         self._go()
+
+    def _spoil(self, why: str) -> None:
+        """The backend says what it may not say: the client is dropped."""
+        self._poster.spoiled(why, False)
+        self._fail(why)
 
     def _fail(self, why: str) -> None:
         self._state = DEAD

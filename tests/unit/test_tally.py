@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gripproxy import pipe
+from gripproxy.edge.backend import Blocked
 from gripproxy.grip.item import Item, MessageFormat, ResponseFormat, StreamFormat
 from gripproxy.grip.stats import FIGURES
 from gripproxy.tally import FLUSH, SLICE
@@ -221,8 +222,8 @@ class TestFigures:
         told = [message[1] for message in watched.house.pipe.take() if message[0] == pipe.STATS]
         assert told == [{"gaps": 1, "recoveries": 1, "recovery": [(b"first", pipe.STREAM, (1, 1, 0, 0))]}]
         tally.asked(b"first", pipe.STREAM)
-        assert tally.recovered() == {"recovery": [(b"first", pipe.STREAM, (0, 0, 1, 0))]}
-        assert tally.recovered() == {}
+        assert tally.by_route()["recovery"] == [(b"first", pipe.STREAM, (0, 0, 1, 0))]
+        assert tally.by_route() == {}
 
     def test_a_slow_client_counts_for_its_route(self) -> None:
         watched = Watched("h,id=first one:80", watch=False, stream_buffer_max=1000)
@@ -255,6 +256,136 @@ class TestFigures:
         assert tally.gauges(0) == {"connected-http": 1}
         browser.transport.lose()
         assert tally.gauges(0) == {}
+
+
+class Answered(Watched):
+    """Responses of a route with the id ``r``, and what is told of them."""
+
+    def __init__(self, targets: str = "one:80", **changes: Any) -> None:
+        super().__init__(f"h,id=r {targets}", watch=False, **changes)
+
+    def counted(self) -> list[tuple[Any, ...]]:
+        self.house.worker.tally.flush(self.house.loop.time())
+        found: list[tuple[Any, ...]] = self.house.worker.tally.by_route().get("responses", [])
+        return found
+
+    @property
+    def failures(self) -> dict[str, int]:
+        return {kind: count for kind, count in self.house.worker.tally.outages.counts.items() if count}
+
+
+class TestResponses:
+    @pytest.mark.parametrize(
+        ("answer", "counted", "failures"),
+        [
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", (2, "backend"), {}),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", (2, "backend"), {}),
+            (b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", (4, "backend"), {}),
+            (b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", (5, "backend"), {}),
+            (b"HTTP/1.1 200 OK\r\nGrip-Status: 404\r\nContent-Length: 0\r\n\r\n", (4, "backend"), {}),
+            (b"no HTTP\r\n\r\n", (5, "bad-answer"), {"bad-answer": 1}),
+            (b"HTTP/1.1 200 OK\r\nGrip-Hold: no\r\nContent-Length: 0\r\n\r\n", (5, "bad-answer"), {"bad-answer": 1}),
+            (
+                b"HTTP/1.1 200 OK\r\nGrip-Hold: response\r\nGrip-Channel: c\r\nContent-Length: 100001\r\n\r\n"
+                + b"x" * 100_001,
+                (5, "too-large"),
+                {"too-large": 1},
+            ),
+        ],
+    )
+    def test_to_requests(self, answer: bytes, counted: tuple[int, str], failures: dict[str, int]) -> None:
+        watched = Answered()
+        watched.ask()
+        watched.answer(answer)
+        assert watched.counted() == [(b"r", *counted, 1)]
+        assert watched.counted() == []
+        assert watched.failures == failures
+
+    @pytest.mark.parametrize(
+        ("error", "kind"),
+        [(ConnectionRefusedError(), "refused"), (TimeoutError(), "timed-out"), (Blocked(), "blocked")],
+    )
+    def test_there_is_no_connection(self, error: Exception, kind: str) -> None:
+        watched = Answered()
+        watched.ask()
+        watched.house.pool.refuse(error)
+        assert watched.counted() == [(b"r", 5, kind, 1)]
+        assert watched.failures == {kind: 1}
+
+    def test_the_next_target_answers(self) -> None:
+        watched = Answered("one:80 two:80")
+        watched.ask()
+        watched.house.pool.refuse()
+        watched.answer()
+        assert watched.counted() == [(b"r", 2, "backend", 1)]
+        assert watched.failures == {"refused": 1}
+
+    def test_the_backend_is_late(self) -> None:
+        watched = Answered()
+        watched.ask()
+        watched.house.pool.connect()
+        watched.house.pass_time(70)
+        watched.house.pipe.take()
+        assert watched.failures == {"late": 1}
+
+    @pytest.mark.parametrize("end", ["leaves", "late"])
+    def test_half_an_answer(self, end: str) -> None:
+        watched = Answered()
+        browser = watched.ask()
+        backend = watched.house.pool.connect()
+        backend.says(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe")
+        if end == "leaves":
+            backend.leaves()
+            assert watched.counted() == [(b"r", 2, "reset", 1)]
+        else:
+            watched.house.pass_time(70)
+            assert watched.failures == {"late": 1}
+        assert browser.transport.aborted
+
+    def test_the_client_leaves(self) -> None:
+        watched = Answered()
+        watched.ask().transport.lose()
+        assert watched.counted() == [(b"r", 0, "backend", 1)]
+        assert watched.failures == {}
+
+    @pytest.mark.parametrize("mode", [b"stream", b"response"])
+    def test_holds(self, mode: bytes) -> None:
+        watched = Answered()
+        watched.hold(mode)
+        if mode == b"response":
+            assert watched.counted() == []
+            watched.house.publish(Item(b"ch", response=ResponseFormat(code=404, body=b"x")))
+            assert watched.counted() == [(b"r", 4, "held", 1)]
+        else:
+            assert watched.counted() == [(b"r", 2, "held", 1)]
+
+    def test_ours(self) -> None:
+        watched = Answered(max_open_requests=1)
+        watched.ask(b"GET /x HTTP/1.1\r\nHost: other\r\n\r\n")
+        watched.ask(b"GET /x NONSENSE\r\n\r\n")
+        watched.ask()
+        watched.ask()
+        assert sorted(watched.counted()) == [(b"", 4, "client", 1), (b"", 5, "limit", 1), (b"", 5, "no-route", 1)]
+
+    def test_websockets(self) -> None:
+        head = b"GET /x HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n%b\r\n" % CONTROL
+        watched = Answered("one:80,over_http")
+        opened = b"HTTP/1.1 200 OK\r\nContent-Type: application/websocket-events\r\nContent-Length: 6\r\n\r\nOPEN\r\n"
+        for answer, counted, failures in (
+            (opened, (1, "backend"), {}),
+            (b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", (4, "backend"), {}),
+            (opened.replace(b"OPEN", b"MOPE"), (5, "bad-answer"), {"bad-answer": 1}),
+            (opened.replace(b"\r\nOPEN\r\n", b"\r\nOPEN x"), (5, "bad-answer"), {"bad-answer": 2}),
+            (b"nonsense\r\n\r\n", (5, "bad-answer"), {"bad-answer": 3}),
+        ):
+            watched.ask(head)
+            watched.answer(answer)
+            assert watched.counted() == [(b"r", *counted, 1)], answer
+            assert watched.failures == failures
+            watched.house.pool.idle.clear()
+        watched.ask(head)
+        watched.house.pool.refuse()
+        assert watched.counted() == [(b"r", 5, "refused", 1)]
 
 
 class TestConnections:

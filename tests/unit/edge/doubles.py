@@ -18,6 +18,7 @@ from gripproxy.config import Config, load_config
 from gripproxy.edge.backend import BackendConnection, Sink
 from gripproxy.edge.client import ClientConnection
 from gripproxy.grip.item import Item
+from gripproxy.outages import Outage
 from gripproxy.pipe import ITEM, SUBSCRIBE, SUBSCRIBED, Message
 from gripproxy.routes import Target
 from gripproxy.worker import Worker
@@ -205,6 +206,13 @@ class Pool:
         self.opened: list[Backend] = []
         self.forgotten: list[Sink] = []
         self._target: Target | None = None
+        self.outage: Outage | None = None
+
+    @property
+    def target(self) -> Target:
+        """The one asked for last."""
+        assert self._target is not None
+        return self._target
 
     def host(self, target: Target, server_name: str) -> Pool:
         self._target = target

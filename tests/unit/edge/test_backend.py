@@ -6,6 +6,8 @@ The loop opens nothing: a connection is there when the test says so.
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 import ssl
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, cast
@@ -13,7 +15,8 @@ from typing import Any, cast
 import pytest
 
 from gripproxy.config import AccessPolicy
-from gripproxy.edge.backend import BackendConnection, BackendPool, Blocked, HostPool
+from gripproxy.edge.backend import BackendConnection, BackendPool, Blocked, HostPool, kind_of
+from gripproxy.outages import RESET, Outage
 from gripproxy.routes import Target
 from tests.unit.edge.doubles import Transport
 
@@ -112,7 +115,7 @@ class User:
     def on_batch(self) -> None:
         """Nothing is gathered here."""
 
-    def on_failed(self, why: str, stale: bool, clean: bool = True) -> None:
+    def on_failed(self, why: str, stale: bool, clean: bool = True, kind: str = RESET) -> None:
         self.log.append(("failed", stale, clean))
 
     def on_request_blocked(self, blocked: bool) -> None:
@@ -443,3 +446,40 @@ class TestOneResponse:
         given, rest = connection.detach()
         assert cast(Any, given) is transport
         assert rest == b"rest"
+
+
+class TestKinds:
+    @pytest.mark.parametrize(
+        ("error", "kind"),
+        [
+            (ConnectionRefusedError(), "refused"),
+            (TimeoutError(), "timed-out"),
+            (ssl.SSLError(), "tls"),
+            (ssl.SSLCertVerificationError(), "tls"),
+            (socket.gaierror(-2, "no such name"), "unresolved"),
+            (UnicodeError(), "unresolved"),
+            (Blocked(), "blocked"),
+            (OSError(errno.EMFILE, "too many"), "no-descriptors"),
+            (OSError(errno.ENFILE, "too many"), "no-descriptors"),
+            (ConnectionResetError(), "reset"),
+            (OSError(errno.EHOSTUNREACH, "no route"), "unreachable"),
+        ],
+    )
+    def test_of_failures_to_connect(self, error: Exception, kind: str) -> None:
+        assert kind_of(error) == kind
+
+    def test_an_answer_ends_an_outage(self, place: Place) -> None:
+        host = place.host()
+        outage = host.outage = Outage("one:80", 0)
+        user, transport = place.connected(host)
+        assert not outage.answered
+        exchange(user, transport)
+        assert outage.answered
+
+    def test_so_does_a_protocol_that_begins(self, place: Place) -> None:
+        host = place.host()
+        outage = host.outage = Outage("one:80", 0)
+        user, _ = place.connected(host)
+        assert user.connection is not None
+        user.connection.detach()
+        assert outage.answered

@@ -14,6 +14,7 @@ from gripproxy.top.screen import MEANINGS
 from handler.api import ApiRequest
 from handler.exchange import Exchange
 from handler.metrics import REASONS, Metrics
+from handler.stats import RESPONSE_ROUTES_MAX
 
 
 class Worker:
@@ -151,6 +152,27 @@ def test_latencies_are_a_histogram(house: House) -> None:
     assert samples["pp_backend_response_seconds_bucket{le=+Inf}"] == 3
     assert samples["pp_backend_response_seconds_count"] == 3
     assert samples["pp_backend_response_seconds_sum"] == 61.5002
+
+
+def test_responses(house: House) -> None:
+    news: list[object] = [(b"", 2, "backend", 5), (b"r", 5, "refused", 2), (b"r", 0, "backend", 1)]
+    house.told({"responses": news, "backend-failed-refused": 3})  # type: ignore[dict-item]
+    house.told({"responses": [(b"", 2, "backend", 1)]})  # type: ignore[dict-item]
+    samples = house.samples()
+    assert samples["pp_responses_total{class=2xx,reason=backend,route=}"] == 6
+    assert samples["pp_responses_total{class=5xx,reason=refused,route=r}"] == 2
+    assert samples["pp_responses_total{class=none,reason=backend,route=r}"] == 1
+    assert samples["pp_responses_total{class=5xx,reason=late,route=r}"] == 0
+    assert samples["pp_backend_failures_total{kind=refused}"] == 3
+    assert samples["pp_backend_failures_total{kind=late}"] == 0
+
+
+def test_responses_of_too_many_routes_are_told_together(house: House) -> None:
+    news = [(b"%d" % number, 2, "backend", 1) for number in range(RESPONSE_ROUTES_MAX + 5)]
+    house.told({"responses": news})  # type: ignore[dict-item]
+    samples = house.samples()
+    assert samples["pp_responses_total{class=2xx,reason=backend,route=(others)}"] == 5
+    assert samples[f"pp_responses_total{{class=2xx,reason=backend,route={RESPONSE_ROUTES_MAX - 1}}}"] == 1
 
 
 def test_processes(house: House) -> None:

@@ -46,6 +46,7 @@ class Talk:
         self.client = Client()
         self.session = socket_session(self.house, self.client)
         self.requests: list[tuple[bytes, int, Headers]] = []
+        self.spoilt: list[str] = []
         self.in_flight = False
         self.leg = OverHttp(self.session, self, one_event, 200_000)
         self.session.leg = self.leg
@@ -56,6 +57,9 @@ class Talk:
         assert not self.in_flight, "a request before the last one is answered"
         self.in_flight = True
         self.requests.append((body, replayed, list(meta)))
+
+    def spoiled(self, why: str, question: bool) -> None:
+        self.spoilt.append(why)
 
     # what a test does
 
@@ -184,6 +188,7 @@ class TestAnswers:
         talk.posted()
         talk.answer_with(answer)
         assert talk.heard() == [("drop", why)]
+        assert len(talk.spoilt) == 1
         assert talk.posted() == []
         talk.house.pass_time(60)
         assert talk.posted() == []
