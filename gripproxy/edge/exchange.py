@@ -541,6 +541,9 @@ class Exchange:
         elif self._pool is not None:
             self._pool.forget(self)
         self._log(code)
+        if code:
+            # The connection counts its own errors.
+            self.figures.answered[code // 100] -= 1
 
     def _respond(self, response: Response) -> None:
         if not self.request.complete:
