@@ -231,10 +231,8 @@ class Worker(Journal):
         return self._signers[name]
 
     def forwarder(self, route: Route, index: int, signed: bool = True) -> Forwarder:
-        """Return what writes requests of a route for one of its targets, made at the first use.
-
-        ``signed``: with Grip-Sig, if there is a key.
-        """
+        """Return what writes requests of a route for one of its targets, with Grip-Sig if ``signed`` and there is a
+        key. Made at the first use."""
         forwarder: Forwarder | None = route.cache.get(index if signed else ("unsigned", index))
         if forwarder is None:
             proxy = self.config.proxy

@@ -144,9 +144,9 @@ class BackendConnection(asyncio.Protocol):
     def release(self) -> None:
         """The response is complete and the sink done with it: keep the connection for another request, or close it."""
         self.sink = self._whole = None
-        outage = self._pool.outage
-        if outage is not None:
-            outage.answered = True
+        pool = self._pool
+        if pool.outage is not None:
+            pool.outage.answered = True
         transport = self._transport
         if transport is None:
             return
@@ -157,7 +157,7 @@ class BackendConnection(asyncio.Protocol):
             self._paused = False
             transport.resume_reading()
         self.reused = True
-        self._pool.put(self)
+        pool.put(self)
 
     def detach(self) -> tuple[asyncio.Transport, bytes]:
         """Give the transport away after a 101, with what came behind it; this object is done."""

@@ -271,12 +271,14 @@ class Exchange:
         figures.server_content_bytes_received += size
         figures.client_header_bytes_sent += len(head.relay)
         figures.client_content_bytes_sent += size
-        self._size = size
         self.client.write(data if head.same else head.relay + data[head.end :])
         backend, self._backend = self._backend, None
         assert backend is not None
         backend.release()
-        self._log(head.code)
+        code = head.code
+        figures.answered[code // 100] += 1
+        if worker.log.level >= 2:
+            worker.log_request(self.client, self, code, size)
         self.client.finished(True)
 
     def on_body(self, data: bytes) -> None:
@@ -369,17 +371,20 @@ class Exchange:
             return
         backend, self._backend = self._backend, None
         request = self.request
-        if backend is not None:
-            if request.complete:
+        if request.complete:
+            if backend is not None:
                 backend.release()
-            else:
-                backend.abort()
-        if not request.complete:
+        else:
             request.keep_alive = False
+            if backend is not None:
+                backend.abort()
         if self._way == RELAY:
             if self._chunked:
                 self.client.write(b"0\r\n\r\n")
-            self._log(self._code)
+            code, worker = self._code, self._worker
+            self.figures.answered[code // 100] += 1
+            if worker.log.level >= 2:
+                worker.log_request(self.client, self, code, self._size)
             self.client.finished(request.keep_alive)
         elif self._way == BUFFER:
             self._grip(Response(self._code, self._reason, self._headers, b"".join(self._parts)))
