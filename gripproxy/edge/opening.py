@@ -21,7 +21,7 @@ from gripproxy.edge.poster import EventPoster
 from gripproxy.edge.routing import find_route, is_secure
 from gripproxy.edge.websocket import WebSocketClient
 from gripproxy.grip.deflate import Parameters, negotiate
-from gripproxy.grip.frames import accept_key, check_accept, check_handshake
+from gripproxy.grip.handshake import accept_key, check_accept, check_handshake
 from gripproxy.grip.headers import Headers, all_of, first, head_size
 from gripproxy.grip.response import Response, phrase
 from gripproxy.grip.wsevents import (

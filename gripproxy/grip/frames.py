@@ -2,7 +2,7 @@
 
 Bytes become :class:`Frame` objects in a :class:`FrameParser`, frames become events in an :class:`Assembler`; the other
 way :func:`serialise` makes one frame. Nothing here answers by itself: a ping or a close is an event, since a relay
-passes it on. The opening handshake's checks are here too.
+passes it on. The opening handshake's checks are in :mod:`gripproxy.grip.handshake`.
 
 Errors: :class:`ProtocolError` is always the fault of the peer whose bytes were fed, and carries the close code that
 the peer deserves.
@@ -10,15 +10,10 @@ the peer deserves.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import codecs
-import hashlib
 import os
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
-
-from gripproxy.grip.headers import Headers, all_of, split_list
 
 try:
     from websockets.speedups import apply_mask
@@ -43,13 +38,8 @@ __all__ = [
     "Ping",
     "Pong",
     "ProtocolError",
-    "accept_key",
-    "check_accept",
-    "check_handshake",
     "close_payload",
     "is_close_code",
-    "is_upgrade",
-    "new_key",
     "parse_close",
     "serialise",
 ]
@@ -73,8 +63,6 @@ _HEADS: Final = {opcode: tuple(bytes((0x80 | opcode, n)) for n in range(126)) fo
 
 # RFC 6455 §7.4.1 and the IANA registry (1012 to 1014). 1004, 1005, 1006 and 1015 are reserved and never on the wire.
 _CLOSE_CODES: Final = frozenset((*range(1000, 1004), *range(1007, 1015)))
-
-_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 class ProtocolError(ValueError):
@@ -520,75 +508,3 @@ def _is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def accept_key(key: bytes) -> bytes:
-    """The ``Sec-WebSocket-Accept`` that answers a key (RFC 6455 §4.2.2)."""
-    return base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
-
-
-def new_key() -> bytes:
-    """A fresh ``Sec-WebSocket-Key`` for a handshake of our own (RFC 6455 §4.1): 16 random bytes in base64."""
-    return base64.b64encode(os.urandom(16))
-
-
-def is_upgrade(headers: Headers) -> bool:
-    """Whether a request or response asks for, or grants, a WebSocket (RFC 6455 §4.1, §4.2.1).
-
-    :param headers: pairs in order.
-    :returns: whether ``Upgrade`` has ``websocket`` and ``Connection`` has ``upgrade``, in any letter case.
-    """
-    return any(item.lower() == b"websocket" for item in split_list(all_of(headers, b"upgrade"))) and any(
-        item.lower() == b"upgrade" for item in split_list(all_of(headers, b"connection"))
-    )
-
-
-def check_handshake(headers: Headers, method: bytes = b"GET") -> str | None:
-    """Check a client's opening handshake (RFC 6455 §4.2.1), for a request that :func:`is_upgrade`.
-
-    :param headers: of the request.
-    :param method: of the request.
-    :returns: ``None`` if all is well, or what is wrong. A text that begins with ``Sec-WebSocket-Version`` calls for 426
-        and a ``Sec-WebSocket-Version: 13`` header in the answer (§4.4), any other for 400.
-    """
-    if method != b"GET":
-        return f"method is {_shown(method)}; a WebSocket begins with GET"
-    versions = all_of(headers, b"sec-websocket-version")
-    if not versions:
-        return "Sec-WebSocket-Version is missing; expected 13"
-    if versions != [b"13"]:
-        return f"Sec-WebSocket-Version is {_shown(b', '.join(versions))}; expected 13"
-    keys = all_of(headers, b"sec-websocket-key")
-    if not keys:
-        return "Sec-WebSocket-Key is missing"
-    if len(keys) > 1:
-        return f"Sec-WebSocket-Key is there {len(keys)} times; expected once"
-    if not _is_key(keys[0]):
-        return f"Sec-WebSocket-Key is {_shown(keys[0])}; expected 16 bytes in base64"
-    return None
-
-
-def check_accept(headers: Headers, key: bytes) -> str | None:
-    """Check a backend's 101 response (RFC 6455 §4.1), apart from its extensions and subprotocol.
-
-    :param headers: of the response.
-    :param key: the ``Sec-WebSocket-Key`` it answers.
-    :returns: ``None`` if all is well, or what is wrong.
-    """
-    if not is_upgrade(headers):
-        return "no 'Upgrade: websocket' with 'Connection: upgrade'"
-    accepts = all_of(headers, b"sec-websocket-accept")
-    if accepts != [accept_key(key)]:
-        return f"Sec-WebSocket-Accept is {_shown(b', '.join(accepts))}; expected {accept_key(key).decode()}"
-    return None
-
-
-def _is_key(key: bytes) -> bool:
-    try:
-        return len(key) == 24 and len(base64.b64decode(key, validate=True)) == 16
-    except binascii.Error:
-        return False
-
-
-def _shown(value: bytes) -> str:
-    return repr(value[:100])[1:]

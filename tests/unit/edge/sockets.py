@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gripproxy.edge.websocket import WebSocketClient
-from gripproxy.grip.frames import BINARY, FrameParser, accept_key, serialise
+from gripproxy.grip.frames import BINARY, FrameParser, serialise
+from gripproxy.grip.handshake import accept_key
 from gripproxy.grip.item import Item, MessageFormat
 from tests.unit.edge.doubles import Backend, House, Transport
 

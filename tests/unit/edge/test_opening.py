@@ -6,7 +6,8 @@ import pytest
 
 from gripproxy.edge.backend import Blocked
 from gripproxy.edge.opening import REJECTION_MAX
-from gripproxy.grip.frames import TEXT, FrameParser, accept_key, serialise
+from gripproxy.grip.frames import TEXT, FrameParser, serialise
+from gripproxy.grip.handshake import accept_key
 from gripproxy.grip.item import Item, MessageFormat
 from tests.unit.edge.doubles import Backend, Browser, House, Parsed
 from tests.unit.edge.sockets import EVENTS, GRIP, HANDSHAKE, KEY, switching
