@@ -31,6 +31,7 @@ from gripproxy.edge.linkfetch import LinkFetches
 from gripproxy.edge.names import folded
 from gripproxy.edge.opening import Opening
 from gripproxy.edge.poster import EventPoster
+from gripproxy.edge.turns import Turns
 from gripproxy.grip.forwarded import ForwardedFor
 from gripproxy.grip.item import Item
 from gripproxy.grip.response import Response
@@ -105,6 +106,7 @@ class Worker(Journal):
         self._farewells = 0
         """Requests to gone links that are under way."""
         self._serial = 0
+        self.turns = Turns(loop.call_soon)
         self.accepting = Accepting(loop, partial(ClientConnection, self), lambda: self.connections)
         self._arrival = ARRIVAL
         self._link: Link | None = None

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
+from gripproxy.edge.framereader import FrameReader
 from gripproxy.grip.frames import (
     CLOSE,
     CONT,
     PING,
     PONG,
-    Assembler,
     Close,
     Data,
-    FrameParser,
+    Event,
     Ping,
     ProtocolError,
     close_payload,
@@ -34,33 +34,19 @@ CLOSE_TIMEOUT: Final = 10.0
 """Seconds the backend has to answer a close before its connection is dropped."""
 
 
-class DirectLeg(asyncio.Protocol):
+class DirectLeg(FrameReader):
     """One backend WebSocket. Implements ``gripproxy.sessions.sides.BackendLeg``."""
 
-    __slots__ = (
-        "_alarm",
-        "_assembler",
-        "_full",
-        "_heard",
-        "_max",
-        "_parser",
-        "_said",
-        "_session",
-        "_transport",
-        "_worker",
-    )
+    __slots__ = ("_alarm", "_full", "_heard", "_said", "_session")
 
+    from_client = False
     answers = False
 
     def __init__(
         self, worker: Worker, session: WebSocketSession, transport: asyncio.Transport, max_message: int
     ) -> None:
-        self._worker = worker
+        super().__init__(worker, transport, max_message)
         self._session: WebSocketSession | None = session
-        self._transport: asyncio.Transport | None = transport
-        self._max = max_message
-        self._parser: FrameParser | None = None
-        self._assembler: Assembler | None = None
         self._said = False
         self._heard = False
         self._full = False  # the backend does not take what is written; the client is not read from
@@ -102,18 +88,12 @@ class DirectLeg(asyncio.Protocol):
     def client_lost(self) -> None:
         """The client is gone without a close: so is this side (docs/grip.md §8.2)."""
         self._session = None
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
 
     def flow(self, go: bool) -> None:
         """Read from the backend only as fast as the client takes it."""
-        transport = self._transport
-        if transport is None or transport.is_closing() or transport.is_reading() == go:
-            return
-        if go:
-            transport.resume_reading()
-        else:
-            transport.pause_reading()
+        self.read(go)
 
     def _let_go(self) -> WebSocketSession | None:
         """Have no more to do with the session; it is returned. Its client may not stay unread because of us."""
@@ -125,67 +105,56 @@ class DirectLeg(asyncio.Protocol):
     def _write(self, data: bytes) -> None:
         # A backend that has closed and does not read any more gets no more data, and the client is read on: its answer
         # to the close is behind that data.
-        if self._transport is not None and not self._said and not (self._heard and self._full):
-            self._transport.write(data)
+        if self.transport is not None and not self._said and not (self._heard and self._full):
+            self.transport.write(data)
 
     def _say_close(self, payload: bytes) -> None:
-        if self._said or self._transport is None:
+        if self._said or self.transport is None:
             return
-        self._transport.write(serialise(CLOSE, payload, mask=True))
+        self.transport.write(serialise(CLOSE, payload, mask=True))
         self._said = True
         self.flow(True)
         # Also if both have closed: what is written before may never be read.
         self._alarm = Alarm(self._expired)
         self._worker.wheel.set(self._alarm, self._worker.clock() + CLOSE_TIMEOUT)
         if self._heard:
-            self._transport.close()
+            self.transport.close()
 
     def _expired(self, now: float) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        parser = self._parser if self._parser is not None else FrameParser(False, self._max)
-        assembler = self._assembler if self._assembler is not None else Assembler(self._max)
-        error: ProtocolError | None = None
-        try:
-            frames = parser.feed(data)
-        except ProtocolError as problem:
-            error, frames = problem, problem.frames
-        try:
-            for frame in frames:
-                session = self._session
-                event = assembler.feed(frame)
-                if isinstance(event, Close):
-                    self._heard = True
-                    if session is not None:
-                        session.backend_close(event.code, event.reason)
-                        if self._full:
-                            session.outlet.read(True)
-                    if self._said and self._transport is not None:
-                        self._transport.close()
-                elif session is None or self._heard:
-                    continue
-                elif isinstance(event, Data):
-                    session.backend_data(event.opcode, event.data, event.first, event.fin)
-                elif isinstance(event, Ping):
-                    session.backend_ping(event.data)
-                elif event is not None:
-                    session.backend_pong(event.data)
-        except ProtocolError as problem:
-            error = problem
-        if error is not None:
-            self._failed(error)
-            return
-        self._parser = None if parser.idle else parser
-        self._assembler = None if assembler.idle else assembler
+        self._receive(data)
 
-    def _failed(self, error: ProtocolError) -> None:
+    # FrameReader
+
+    def _event(self, event: Event | None) -> bool:
+        session = self._session
+        if isinstance(event, Close):
+            self._heard = True
+            if session is not None:
+                session.backend_close(event.code, event.reason)
+                if self._full:
+                    session.outlet.read(True)
+            if self._said and self.transport is not None:
+                self.transport.close()
+        elif session is None or self._heard:
+            return True
+        elif isinstance(event, Data):
+            session.backend_data(event.opcode, event.data, event.first, event.fin)
+        elif isinstance(event, Ping):
+            session.backend_ping(event.data)
+        elif event is not None:
+            session.backend_pong(event.data)
+        return True
+
+    def _wrong(self, error: ProtocolError) -> None:
         """The backend broke the protocol: it gets a close frame that says how, its client's connection is dropped.
 
         A close frame with the same code would accuse the client (docs/guarantees.md, what happens when). A message
@@ -194,8 +163,8 @@ class DirectLeg(asyncio.Protocol):
         session = self._let_go()
         self._worker.log.warning("WebSocket backend: %s", error)
         self._say_close(close_payload(error.code, str(error).encode()))
-        if self._transport is not None:
-            self._transport.close()
+        if self.transport is not None:
+            self.transport.close()
         if session is not None:
             if error.code == TOO_BIG:
                 session.backend_close(error.code, str(error).encode()[:123])
@@ -204,8 +173,11 @@ class DirectLeg(asyncio.Protocol):
     def eof_received(self) -> bool:
         return False
 
+    # asyncio.Protocol
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
+        self.transport = None
+        self._take_rest()
         if self._alarm is not None:
             self._worker.wheel.cancel(self._alarm)
         session = self._let_go()

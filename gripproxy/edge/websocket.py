@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
-from gripproxy.grip.deflate import Inflater
-from gripproxy.grip.frames import Assembler, Close, Data, FrameParser, Ping, ProtocolError
+from gripproxy.edge.framereader import FrameReader
+from gripproxy.grip.deflate import Parameters
+from gripproxy.grip.frames import Close, Data, Event, Ping, ProtocolError
 from gripproxy.pipe import SOCKET
 from gripproxy.sessions.websocket import CLOSE_TIMEOUT, WebSocketSession
 from gripproxy.sessions.wheel import Alarm
@@ -20,33 +21,18 @@ ACTIVE: Final = 60
 """Seconds in which a WebSocket that relays messages counts as active once (docs/grip.md §9)."""
 
 
-class WebSocketClient(asyncio.Protocol):
+class WebSocketClient(FrameReader):
     """One client. Implements ``gripproxy.sessions.sides.SocketOutlet``.
 
-    Parser and assembler exist while something partial is open; a quiet WebSocket keeps neither. ``max_message`` is the
-    most bytes a message of the client may have.
+    ``max_message`` is the most bytes a message of the client may have.
     """
 
-    __slots__ = (
-        "_assembler",
-        "_failed",
-        "_inflater",
-        "_max",
-        "_parser",
-        "_worker",
-        "peer",
-        "session",
-        "spoke",
-        "transport",
-    )
+    __slots__ = ("_failed", "peer", "session", "spoke")
+
+    from_client = True
 
     def __init__(self, worker: Worker, transport: asyncio.Transport, max_message: int) -> None:
-        self._worker = worker
-        self.transport: Any = transport
-        self._max = max_message
-        self._parser: FrameParser | None = None
-        self._assembler: Assembler | None = None
-        self._inflater: Inflater | None = None
+        super().__init__(worker, transport, max_message)
         self._failed = False
         """The client broke the protocol, and may not have read yet that it is told so."""
         self.session: WebSocketSession | None = None
@@ -62,50 +48,41 @@ class WebSocketClient(asyncio.Protocol):
         if session is None or session.over or session.peer_closed:
             return
         self.relayed()
-        parser = self._parser
-        if parser is None:
-            # In pieces: bad text is noticed at once, and a large frame is not kept whole.
-            parser = FrameParser(True, self._max, session.deflate is not None, piece=1)
-        assembler = self._assembler
-        if assembler is None:
-            if session.deflate is not None and self._inflater is None:
-                self._inflater = Inflater(session.deflate)
-            assembler = Assembler(self._max, self._inflater)
-        error: ProtocolError | None = None
-        try:
-            frames = parser.feed(data)
-        except ProtocolError as problem:
-            error, frames = problem, problem.frames
-        try:
-            for frame in frames:
-                event = assembler.feed(frame)
-                if isinstance(event, Data):
-                    session.client_data(event.opcode, event.data, event.first, event.fin)
-                elif isinstance(event, Ping):
-                    session.client_ping(event.data)
-                elif isinstance(event, Close):
-                    session.client_close(event.code, event.reason)
-                elif event is not None:
-                    session.client_pong(event.data)
-                if session.over:
-                    return
-        except ProtocolError as problem:
-            error = problem
-        if error is not None:
-            self._failed = True
-            self._worker.bad_socket(self, str(error))
-            session.client_failed(error.code, str(error))
-            return
-        self._parser = None if parser.idle else parser
-        self._assembler = None if assembler.idle else assembler
-        if self._inflater is not None and self._inflater.idle:
-            self._inflater = None
+        self._receive(data)
+
+    # FrameReader
+
+    def _agreed(self) -> Parameters | None:
+        return self.session.deflate if self.session is not None else None
+
+    def _event(self, event: Event | None) -> bool:
+        session = self.session
+        if session is None or session.over:
+            return False
+        if isinstance(event, Data):
+            session.client_data(event.opcode, event.data, event.first, event.fin)
+        elif isinstance(event, Ping):
+            session.client_ping(event.data)
+        elif isinstance(event, Close):
+            session.client_close(event.code, event.reason)
+        elif event is not None:
+            session.client_pong(event.data)
+        return not session.over
+
+    def _wrong(self, error: ProtocolError) -> None:
+        self._failed = True
+        self._worker.bad_socket(self, str(error))
+        if self.session is not None:
+            self.session.client_failed(error.code, str(error))
+
+    # asyncio.Protocol
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         session, self.session = self.session, None
+        self._forget()
         self._worker.socket_ended(session)
         if session is not None:
             session.client_lost()
@@ -125,15 +102,6 @@ class WebSocketClient(asyncio.Protocol):
         if second - self.spoke >= ACTIVE and self.session is not None:
             self.spoke = second
             self.session.terms.figures.activity += 1
-
-    def read(self, go: bool) -> None:
-        transport = cast("asyncio.Transport", self.transport)
-        if transport.is_closing() or transport.is_reading() == go:
-            return
-        if go:
-            transport.resume_reading()
-        else:
-            transport.pause_reading()
 
     def end(self) -> None:
         transport, worker = self.transport, self._worker

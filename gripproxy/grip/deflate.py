@@ -170,70 +170,92 @@ class Deflater:
 class Inflater:
     """Decompresses the messages of one client (RFC 7692 §7.2.2); for :class:`~gripproxy.grip.frames.Assembler`.
 
-    Output is bounded by the caller's limit before it is made, so a bomb costs no memory. After a
-    :class:`~gripproxy.grip.frames.ProtocolError` it must not be used again.
+    The payload of one frame is put in, and its content taken out in pieces as large as the caller wants: a bomb costs
+    no more memory and no more time than one piece. After a :class:`~gripproxy.grip.frames.ProtocolError` it must not be
+    used again.
 
     :param parameters: what was agreed on.
     """
 
-    __slots__ = ("_decompressor", "_keeps", "_open", "_streams")
+    __slots__ = ("_decompressor", "_fin", "_full", "_input", "_keeps", "_open", "_streams", "_tail")
 
     def __init__(self, parameters: Parameters) -> None:
         self._keeps = parameters.client_keeps_context
         self._decompressor: zlib._Decompress | None = None
         self._open = False
         self._streams = 0
+        self._input = b""
+        self._full = False  # the last piece was as large as allowed: zlib may have more of what it has read
+        self._fin = False  # the frame that was put in is the last of its message, which is not complete yet
+        self._tail = False  # what ends its data was put in too
 
     @property
     def idle(self) -> bool:
         """Whether the object may be dropped and made anew: no message is open, and no context is kept."""
         return self._decompressor is None and not self._open
 
-    def inflate(self, data: bytes, fin: bool, limit: int) -> bytes:
-        """Decompress the next piece of a message.
+    @property
+    def waiting(self) -> bool:
+        """Whether ``take`` has to be called again for what was put in."""
+        return bool(self._input) or self._full or self._fin
 
-        :param data: payload of a frame.
+    def put(self, data: bytes, fin: bool) -> None:
+        """Take in the payload of a frame; nothing may be ``waiting``.
+
+        :param data: the payload.
         :param fin: whether the message ends with it.
-        :param limit: bytes of output that are allowed, 0 or more.
-        :returns: what could be decompressed so far, perhaps nothing.
-        :raises ProtocolError: 1009 for output beyond ``limit``, 1007 for data that is not deflate or is cut off at the
-            end of the message, 1002 for more than 8 deflate streams in a message.
         """
+        assert not self.waiting
         if not self._open:
             self._open = True
             self._streams = 0
+        self._input = data
+        self._fin = fin
+        self._tail = False
+
+    def take(self, most: int, limit: int) -> bytes:
+        """Decompress the next piece.
+
+        :param most: bytes of output at a time, 1 or more.
+        :param limit: bytes of output that are allowed, 0 or more.
+        :returns: all there is while nothing is ``waiting`` any more, else up to ``most`` bytes.
+        :raises ProtocolError: 1009 for output beyond ``limit``, 1007 for data that is not deflate or is cut off at the
+            end of the message, 1002 for more than 8 deflate streams in a message.
+        """
+        # One byte more than allowed, to see that there is more.
+        left = most = min(most, limit + 1)
+        pieces: list[bytes] = []
         try:
-            output = self._feed(data, limit)
-            if fin:
-                output += self._finish(limit - len(output))
+            while left and self.waiting:
+                piece = self._step(left)
+                left -= len(piece)
+                pieces.append(piece)
         except zlib.error as e:
             raise ProtocolError(1007, "compressed message is not valid deflate data") from e
-        return output
+        if most - left > limit:
+            raise ProtocolError(1009, "message is too big when decompressed")
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _feed(self, data: bytes, limit: int) -> bytes:
-        pieces: list[bytes] = []
-        while data:
-            decompressor = self._decompressor
+    def _step(self, most: int) -> bytes:
+        """Do the next thing there is to be done; returns what it gives, at most so many bytes."""
+        decompressor = self._decompressor
+        if self._input or self._full:
             if decompressor is None or decompressor.eof:
                 self._streams += 1
                 if self._streams > _MAX_STREAMS:
                     raise ProtocolError(1002, f"compressed message has more than {_MAX_STREAMS} deflate streams")
                 decompressor = self._decompressor = zlib.decompressobj(-_MAX_BITS)
-            # One byte more than allowed, since 0 would mean without limit, and to see that there is more.
-            piece = decompressor.decompress(data, limit + 1)
-            if len(piece) > limit:
-                raise ProtocolError(1009, "message is too big when decompressed")
-            limit -= len(piece)
-            pieces.append(piece)
-            data = decompressor.unused_data
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def _finish(self, limit: int) -> bytes:
-        output = b""
+            piece = decompressor.decompress(self._input, most)
+            if decompressor.eof:
+                self._input, self._full = decompressor.unused_data, False
+            else:
+                self._input, self._full = decompressor.unconsumed_tail, len(piece) == most
+            return piece
         # A peer whose last block ends the stream should send one more byte (§7.2.3.4); some do not.
-        if self._decompressor is None or not self._decompressor.eof:
-            output = self._feed(_TAIL, limit)
-        decompressor = self._decompressor
+        if not self._tail and (decompressor is None or not decompressor.eof):
+            self._tail = True
+            self._input = _TAIL
+            return b""
         if decompressor is not None and not decompressor.eof:
             # The end of the stream must be possible here, or the peer left something out.
             probe = decompressor.copy() if self._keeps else decompressor
@@ -242,8 +264,8 @@ class Inflater:
                 raise ProtocolError(1007, "compressed message is cut off")
         if not self._keeps:
             self._decompressor = None
-        self._open = False
-        return output
+        self._open = self._fin = False
+        return b""
 
 
 def _compressor(bits: int) -> zlib._Compress:

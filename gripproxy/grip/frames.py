@@ -25,6 +25,7 @@ __all__ = [
     "CLOSE",
     "CONT",
     "MAX_CONTROL",
+    "PIECE",
     "PING",
     "PONG",
     "TEXT",
@@ -42,6 +43,7 @@ __all__ = [
     "is_close_code",
     "parse_close",
     "serialise",
+    "whole_event",
 ]
 
 CONT: Final = 0x0
@@ -70,14 +72,12 @@ class ProtocolError(ValueError):
 
     :param code: the close code it deserves: 1002 protocol, 1007 bad text, 1009 too big.
     :param text: what is wrong, with the wrong value; short enough to be a close reason.
-    :param frames: whole frames of the same bytes in front of the bad one; they are still good.
     """
 
-    def __init__(self, code: int, text: str, frames: list[Frame] | None = None) -> None:
+    def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
         self.text = text
-        self.frames: list[Frame] = [] if frames is None else frames
 
 
 @dataclass(slots=True)
@@ -99,9 +99,10 @@ class Frame:
 class FrameParser:
     """Cuts the bytes of one direction into frames (RFC 6455 §5.2).
 
-    What is held back is at most one incomplete frame: ``max_frame`` bytes and a head, or ``piece`` bytes and a head
-    where frames may be given out in pieces. Bytes behind a close frame are discarded (RFC 6455 §1.4), and so is
-    everything after an error (§7.1.7).
+    An iterator over the frames that are complete: the caller takes one after the other, and what it does not take stays
+    here as bytes. Beside these, at most one incomplete frame is held back: ``max_frame`` bytes and a head, or ``piece``
+    bytes and a head where frames may be given out in pieces. Bytes behind a close frame are discarded (RFC 6455 §1.4),
+    and so is everything after an error (§7.1.7).
 
     :param masked: whether frames must be masked: true for what a client sends, false for what a backend sends (§5.1).
     :param max_frame: bytes of payload allowed in a frame; a longer one is error 1009 as soon as its head is there.
@@ -111,13 +112,28 @@ class FrameParser:
         ``piece=1`` bad UTF-8 is seen in the middle of a frame. ``None``: frames come out as they were sent.
     """
 
-    __slots__ = ("_buffer", "_dead", "_left", "_mask", "_masked", "_max", "_need", "_piece", "_rsv", "_tail_fin")
+    __slots__ = (
+        "_at",
+        "_buffer",
+        "_data",
+        "_dead",
+        "_left",
+        "_mask",
+        "_masked",
+        "_max",
+        "_need",
+        "_piece",
+        "_rsv",
+        "_tail_fin",
+    )
 
     def __init__(self, masked: bool, max_frame: int, allow_rsv1: bool = False, piece: int | None = None) -> None:
         self._masked = masked
         self._max = max_frame
         self._rsv = 0x30 if allow_rsv1 else 0x70  # the bits that must be zero
         self._piece = piece
+        self._data = b""  # received, and not cut into frames before the position
+        self._at = 0
         self._buffer: bytearray | None = None  # made when needed: most connections never do
         self._need = 2  # bytes without which parsing on is pointless
         self._dead = False
@@ -128,126 +144,134 @@ class FrameParser:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing partial is held, so that a new parser could take over from here."""
-        return not self._buffer and not self._left and not self._dead
+        """Whether nothing is held, so that a new parser could take over from here."""
+        return not self._data and not self._buffer and not self._left and not self._dead
+
+    @property
+    def waiting(self) -> bool:
+        """Whether bytes were received that nobody has asked for yet; there may be a frame among them."""
+        return bool(self._data)
+
+    @property
+    def held(self) -> int:
+        """Bytes kept here."""
+        return len(self._data) + (len(self._buffer) if self._buffer is not None else 0)
 
     @property
     def finished(self) -> bool:
         """Whether nothing more will come out: there was a close frame or an error."""
         return self._dead
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> FrameParser:
         """Take in what was received.
 
         :param data: any number of bytes.
-        :returns: the frames that are complete now, in order.
-        :raises ProtocolError: the peer broke the protocol; ``frames`` of the error came before that.
+        :returns: itself: its iteration gives the frames that are complete, in order. It may be left and begun again.
+        :raises ProtocolError: not here but by the iteration, behind the frames in front of the bad one.
         """
-        # The way of nearly every message: one small whole frame, nothing in front of it.
-        if not self._buffer and not self._left and not self._dead and (size := len(data)) > 1:
-            opcode = _WHOLE.get(data[0])
-            if opcode is not None:
-                length = data[1]
-                if self._masked:
-                    if size == length - 122 and 128 <= length < 254 and length - 128 <= self._max:
-                        if opcode == CLOSE:
-                            self._dead = True
-                        return [Frame(opcode, True, apply_mask(data[6:], data[2:6]), False)]
-                elif size == length + 2 and length < 126 and length <= self._max:
-                    if opcode == CLOSE:
-                        self._dead = True
-                    return [Frame(opcode, True, data[2:], False)]
         if self._dead:
-            return []
+            return self
         if self._buffer:
             self._buffer += data
             if len(self._buffer) < self._need:
-                return []
+                return self
             data = bytes(self._buffer)
             self._buffer = None
-        frames: list[Frame] = []
-        try:
-            rest = self._parse(data, frames)
-        except ProtocolError as e:
-            self._dead = True
-            e.frames = frames
-            raise
-        if rest < len(data) and not self._dead:
-            self._buffer = bytearray(memoryview(data)[rest:])
-        return frames
+        elif self._data:
+            data = self._data[self._at :] + data
+        self._data = data
+        self._at = 0
+        return self
 
-    def _parse(self, data: bytes, frames: list[Frame]) -> int:
-        """Append what is complete to ``frames``; returns the position of the first byte to keep."""
-        position, end = 0, len(data)
+    def __iter__(self) -> FrameParser:
+        return self
+
+    def __next__(self) -> Frame:
+        data = self._data
+        if not data:
+            raise StopIteration
+        try:
+            frame = self._parse(data, self._at)
+        except ProtocolError:
+            self._dead = True
+            self._data = b""
+            raise
+        if frame is None:
+            if self._at < len(data):
+                self._buffer = bytearray(memoryview(data)[self._at :])
+            self._data = b""
+            raise StopIteration
+        if self._dead or self._at == len(data):
+            self._data = b""
+        return frame
+
+    def _parse(self, data: bytes, position: int) -> Frame | None:
+        """Return the next frame, None if it is not complete; ``_at`` is the first byte behind it, or to be kept."""
+        end = len(data)
         if self._left:
-            position = self._pieces(data, 0, frames)
-            if self._left:
-                return position
-        while True:
-            self._need = 2
-            if end - position < 2:
-                return position
-            first, second = data[position], data[position + 1]
-            opcode, length = first & 0x0F, second & 0x7F
-            self._check(first, second, opcode, length)
-            start = position + 2
-            if length >= 126:
-                start += 2 if length == 126 else 8
-                if start > end:
-                    self._need = start - position
-                    return position
-                length = self._long(length, data[position + 2 : start])
-            if length > self._max:
-                raise ProtocolError(1009, f"frame of {length} bytes, at most {self._max} are allowed")
-            mask = b""
-            if self._masked:
-                start += 4
-                if start > end:
-                    self._need = start - position
-                    return position
-                mask = data[start - 4 : start]
-            stop = start + length
-            if stop > end:
-                if self._piece is None or length <= self._piece or opcode >= CLOSE:
-                    self._need = stop - position
-                    return position
-                # The first fragment carries the opcode, so it is made here even if only the head has come.
-                if end - start < self._piece:
-                    self._need = start - position + self._piece
-                    return position
-                payload = data[start:end]
-                self._left = stop - end
-                self._tail_fin = first >= 0x80
-                if mask:
-                    payload = apply_mask(payload, mask)
-                    self._mask = _turn(mask, end - start)
-                frames.append(Frame(opcode, False, payload, bool(first & 0x40)))
-                self._need = min(self._piece, self._left)
-                return end
-            payload = data[start:stop]
+            return self._next_piece(data, position)
+        self._need = 2
+        if end - position < 2:
+            return None
+        first, second = data[position], data[position + 1]
+        opcode, length = first & 0x0F, second & 0x7F
+        self._check(first, second, opcode, length)
+        start = position + 2
+        if length >= 126:
+            start += 2 if length == 126 else 8
+            if start > end:
+                self._need = start - position
+                return None
+            length = self._long(length, data[position + 2 : start])
+        if length > self._max:
+            raise ProtocolError(1009, f"frame of {length} bytes, at most {self._max} are allowed")
+        mask = b""
+        if self._masked:
+            start += 4
+            if start > end:
+                self._need = start - position
+                return None
+            mask = data[start - 4 : start]
+        stop = start + length
+        if stop > end:
+            if self._piece is None or length <= self._piece or opcode >= CLOSE:
+                self._need = stop - position
+                return None
+            # The first fragment carries the opcode, so it is made here even if only the head has come.
+            if end - start < self._piece:
+                self._need = start - position + self._piece
+                return None
+            payload = data[start:end]
+            self._left = stop - end
+            self._tail_fin = first >= 0x80
             if mask:
                 payload = apply_mask(payload, mask)
-            frames.append(Frame(opcode, first >= 0x80, payload, bool(first & 0x40)))
-            position = stop
-            if opcode == CLOSE:
-                self._dead = True
-                return end
+                self._mask = _turn(mask, end - start)
+            self._need = min(self._piece, self._left)
+            self._at = end
+            return Frame(opcode, False, payload, bool(first & 0x40))
+        payload = data[start:stop]
+        if mask:
+            payload = apply_mask(payload, mask)
+        self._at = stop
+        self._dead = opcode == CLOSE
+        return Frame(opcode, first >= 0x80, payload, bool(first & 0x40))
 
-    def _pieces(self, data: bytes, position: int, frames: list[Frame]) -> int:
+    def _next_piece(self, data: bytes, position: int) -> Frame | None:
         """Go on with a frame that is given out in pieces."""
         assert self._piece is not None  # only then is anything left
         there = min(len(data) - position, self._left)
         self._need = min(self._piece, self._left)
         if there < self._need:
-            return position
+            return None
         payload = data[position : position + there]
         self._left -= there
+        self._at = position + there
         if self._masked:
             payload = apply_mask(payload, self._mask)
             self._mask = _turn(self._mask, there)
-        frames.append(Frame(CONT, self._tail_fin and not self._left, payload, False))
         self._need = min(self._piece, self._left)
-        return position + there
+        return Frame(CONT, self._tail_fin and not self._left, payload, False)
 
     def _check(self, first: int, second: int, opcode: int, length: int) -> None:
         if first & self._rsv:
@@ -402,23 +426,37 @@ Event: TypeAlias = Data | Ping | Pong | Close
 class Inflates(Protocol):
     """What an :class:`Assembler` needs of a decompressor."""
 
-    def inflate(self, data: bytes, fin: bool, limit: int) -> bytes:
-        """Decompress the next piece of a message; raises :class:`ProtocolError` beyond ``limit`` bytes of output."""
+    @property
+    def waiting(self) -> bool:
+        """Whether ``take`` has to be called again for what was put in."""
         ...
+
+    def put(self, data: bytes, fin: bool) -> None:
+        """Take in the payload of a frame."""
+        ...
+
+    def take(self, most: int, limit: int) -> bytes:
+        """Return at most ``most`` further bytes; raises :class:`ProtocolError` for more than ``limit`` of them."""
+        ...
+
+
+PIECE: Final = 64 * 1024
+"""Bytes of a compressed message that are made at a time: a frame can grow to a thousand times its size."""
 
 
 class Assembler:
     """Turns the frames of one direction into events (RFC 6455 §5.4, §5.5, §8.1).
 
-    Pieces of a message are handed on as they come, so it holds at most three bytes of an unfinished character. Between
-    messages it holds nothing at all (``idle``) and may be dropped. After a :class:`ProtocolError` it must not be used
-    again.
+    Pieces of a message are handed on as they come, so it holds at most three bytes of an unfinished character. A frame
+    of a compressed message may be several pieces: while one is ``waiting``, ``more`` has to be called before the next
+    frame is fed. Between messages it holds nothing at all (``idle``) and may be dropped. After a
+    :class:`ProtocolError` it must not be used again.
 
     :param max_message: bytes allowed in a message, after decompression.
     :param inflater: decompressor of this direction, ``None`` without permessage-deflate. It outlives the assembler.
     """
 
-    __slots__ = ("_compressed", "_decoder", "_inflater", "_max", "_opcode", "_size")
+    __slots__ = ("_compressed", "_decoder", "_fin", "_first", "_inflater", "_max", "_opcode", "_size")
 
     def __init__(self, max_message: int, inflater: Inflates | None = None) -> None:
         self._max = max_message
@@ -426,6 +464,8 @@ class Assembler:
         self._opcode = 0  # of the open message, 0 if none is open
         self._size = 0
         self._compressed = False
+        self._first = False  # nothing of the open message was handed on yet
+        self._fin = False  # the frame that is decompressed is the last of its message
         self._decoder: codecs.IncrementalDecoder | None = None
 
     @property
@@ -433,11 +473,16 @@ class Assembler:
         """Whether no message is open."""
         return not self._opcode
 
+    @property
+    def waiting(self) -> bool:
+        """Whether the last frame has more pieces."""
+        return self._compressed and self._inflater is not None and self._inflater.waiting
+
     def feed(self, frame: Frame) -> Event | None:
-        """Take in one frame.
+        """Take in one frame; nothing may be ``waiting``.
 
         :param frame: as the parser gave it out.
-        :returns: what it means; ``None`` for an empty fragment in the middle of a message.
+        :returns: what it means, or its first piece; ``None`` for an empty fragment in the middle of a message.
         :raises ProtocolError: 1002 for a continuation without a beginning, a new message inside a message, or
             compression that was not agreed on; 1007 for text that is not UTF-8 (as early as it can be known) or that
             does not decompress; 1009 for a message over ``max_message``.
@@ -453,7 +498,6 @@ class Assembler:
         if opcode == CONT:
             if not self._opcode:
                 raise ProtocolError(1002, "continuation frame without a message to continue")
-            first = False
         else:
             if self._opcode:
                 raise ProtocolError(1002, "new message begins before the last one ended")
@@ -466,20 +510,38 @@ class Assembler:
                 return Data(opcode, data, True, True)
             if frame.rsv1 and self._inflater is None:
                 raise ProtocolError(1002, "compressed message, but no compression was agreed on")
-            first = True
+            self._first = True
             self._opcode = opcode
             self._compressed = frame.rsv1
         if self._compressed:
             assert self._inflater is not None  # checked where the message began
-            data = self._inflater.inflate(data, fin, self._max - self._size)
+            self._inflater.put(data, fin)
+            self._fin = fin
+            return self.more()
+        return self._piece(data, fin)
+
+    def more(self) -> Event | None:
+        """Return the next piece of the frame that is ``waiting``.
+
+        :returns: and raises: see ``feed``.
+        """
+        inflater = self._inflater
+        assert inflater is not None
+        data = inflater.take(PIECE, self._max - self._size)
+        return self._piece(data, self._fin and not inflater.waiting)
+
+    def _piece(self, data: bytes, fin: bool) -> Event | None:
         self._size += len(data)
         if self._size > self._max:
             raise self._too_big()
         if self._opcode == TEXT:
             self._check_text(data, fin)
+        first = self._first
         event = Data(self._opcode, data, first, fin) if data or first or fin else None
+        self._first = False
         if fin:
             self._opcode = self._size = 0
+            self._compressed = False
             self._decoder = None
         return event
 
@@ -498,6 +560,35 @@ class Assembler:
 
     def _too_big(self) -> ProtocolError:
         return ProtocolError(1009, f"message is longer than {self._max} bytes")
+
+
+def whole_event(data: bytes, masked: bool, most: int) -> Event | None:
+    """Look whether a read is exactly one small, whole, faultless frame, as nearly every read is.
+
+    :param data: what was received, with nothing in front of it and no message open.
+    :param masked: see :class:`FrameParser`.
+    :param most: bytes allowed in a message.
+    :returns: its event. ``None`` for a close, and for all that takes a parser to tell.
+    """
+    size = len(data)
+    opcode = _WHOLE.get(data[0]) if size > 1 else None
+    if opcode is None or opcode == CLOSE:
+        return None
+    if masked:
+        length = data[1] - 0x80
+        if size != length + 6 or not 0 <= length < 126 or length > most:
+            return None
+        payload = apply_mask(data[6:], data[2:6])
+    else:
+        length = data[1]
+        if size != length + 2 or length >= 126 or length > most:
+            return None
+        payload = data[2:]
+    if opcode == TEXT:
+        return Data(TEXT, payload, True, True) if _is_utf8(payload) else None
+    if opcode == BINARY:
+        return Data(BINARY, payload, True, True)
+    return Ping(payload) if opcode == PING else Pong(payload)
 
 
 def _is_utf8(data: bytes) -> bool:

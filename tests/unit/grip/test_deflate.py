@@ -14,7 +14,18 @@ from websockets.frames import Frame as PeerFrame
 from websockets.frames import Opcode
 
 from gripproxy.grip.deflate import Deflater, Inflater, Parameters, compress_shared, frame_shared, negotiate
-from gripproxy.grip.frames import BINARY, CONT, TEXT, Assembler, Data, Frame, FrameParser, ProtocolError, serialise
+from gripproxy.grip.frames import (
+    BINARY,
+    CONT,
+    PIECE,
+    TEXT,
+    Assembler,
+    Data,
+    Frame,
+    FrameParser,
+    ProtocolError,
+    serialise,
+)
 
 PLAIN = Parameters()
 KEEPING = Parameters(client_keeps_context=True)
@@ -25,8 +36,19 @@ BOTH = OURS + b"; client_no_context_takeover"
 
 def refused(inflater: Inflater, data: bytes, fin: bool = True, limit: int = 1000) -> ProtocolError:
     with pytest.raises(ProtocolError) as caught:
-        inflater.inflate(data, fin, limit)
+        inflate(inflater, data, fin, limit)
     return caught.value
+
+
+def inflate(inflater: Inflater, data: bytes, fin: bool, limit: int, most: int = 10_000) -> bytes:
+    """Put one payload in, and take out all it gives, in pieces of at most ``most`` bytes."""
+    inflater.put(data, fin)
+    output = inflater.take(most, limit)
+    while inflater.waiting:
+        piece = inflater.take(most, limit - len(output))
+        assert len(piece) <= most
+        output += piece
+    return output
 
 
 def deflate(data: bytes, bits: int = 15) -> bytes:
@@ -150,7 +172,7 @@ class TestCompression:
             fragments = [deflater.deflate(piece, i == len(pieces) - 1) for i, piece in enumerate(pieces)]
             assert deflater.idle
             assert fragments[-1]
-            assert inflater.inflate(b"".join(fragments), True, 2000) == b"".join(pieces)
+            assert inflate(inflater, b"".join(fragments), True, 2000) == b"".join(pieces)
 
     def test_idle(self) -> None:
         deflater = Deflater(PLAIN)
@@ -178,18 +200,18 @@ class TestDecompression:
     def test_examples(self, data: str, parameters: Parameters) -> None:
         inflater = Inflater(parameters)
         for _ in range(3):
-            assert inflater.inflate(bytes.fromhex(data), True, 5) == b"Hello"
+            assert inflate(inflater, bytes.fromhex(data), True, 5) == b"Hello"
 
     def test_context(self) -> None:
         """§7.2.3.2: the second message refers to the first."""
         inflater = Inflater(KEEPING)
-        assert inflater.inflate(bytes.fromhex("f248cdc9c90700"), True, 5) == b"Hello"
+        assert inflate(inflater, bytes.fromhex("f248cdc9c90700"), True, 5) == b"Hello"
         assert not inflater.idle
-        assert inflater.inflate(bytes.fromhex("f200110000"), True, 5) == b"Hello"
+        assert inflate(inflater, bytes.fromhex("f200110000"), True, 5) == b"Hello"
 
     def test_no_context(self) -> None:
         inflater = Inflater(PLAIN)
-        assert inflater.inflate(bytes.fromhex("f248cdc9c90700"), True, 5) == b"Hello"
+        assert inflate(inflater, bytes.fromhex("f248cdc9c90700"), True, 5) == b"Hello"
         assert inflater.idle
         assert refused(inflater, bytes.fromhex("f200110000")).code == 1007
 
@@ -199,17 +221,17 @@ class TestDecompression:
         """Also if its first fragment was empty: dropped there, a kept context would be lost."""
         inflater = Inflater(parameters)
         assert inflater.idle
-        assert inflater.inflate(fragment, False, 5) == b""
+        assert inflate(inflater, fragment, False, 5) == b""
         assert not inflater.idle
-        assert inflater.inflate(bytes.fromhex("f248cdc9c90700")[len(fragment) :], True, 5) == b"Hello"
+        assert inflate(inflater, bytes.fromhex("f248cdc9c90700")[len(fragment) :], True, 5) == b"Hello"
         assert inflater.idle is (parameters is PLAIN)
 
     @pytest.mark.parametrize("parameters", [PLAIN, KEEPING])
     def test_empty(self, parameters: Parameters) -> None:
         """§7.2.3.6."""
         inflater = Inflater(parameters)
-        assert inflater.inflate(b"\x00", True, 0) == b""
-        assert inflater.inflate(bytes.fromhex("f248cdc9c90700"), True, 5) == b"Hello"
+        assert inflate(inflater, b"\x00", True, 0) == b""
+        assert inflate(inflater, bytes.fromhex("f248cdc9c90700"), True, 5) == b"Hello"
 
     @pytest.mark.parametrize("parameters", [PLAIN, KEEPING])
     def test_not_deflate(self, parameters: Parameters) -> None:
@@ -227,7 +249,7 @@ class TestDecompression:
     @pytest.mark.parametrize("limit", [0, 1, 4, 5, 6])
     def test_limit(self, limit: int, parameters: Parameters) -> None:
         data = deflate(b"a" * limit)
-        assert Inflater(parameters).inflate(data, True, limit) == b"a" * limit
+        assert inflate(Inflater(parameters), data, True, limit) == b"a" * limit
         assert refused(Inflater(parameters), deflate(b"a" * (limit + 1)), limit=limit).code == 1009
 
     def test_bomb(self) -> None:
@@ -244,15 +266,44 @@ class TestDecompression:
             tracemalloc.stop()
 
     @pytest.mark.parametrize("parameters", [PLAIN, KEEPING])
+    @pytest.mark.parametrize("most", [1, 7, 100, 258, 4096])
+    @pytest.mark.parametrize("length", [0, 1, 99, 100, 101, 4096])
+    def test_comes_in_pieces(self, length: int, most: int, parameters: Parameters) -> None:
+        """Wherever a piece ends: also where zlib has read all of the input and has still output to give."""
+        data = b"a" * length
+        inflater = Inflater(parameters)
+        for _ in range(2):
+            assert inflate(inflater, deflate(data), True, length, most) == data
+            assert not inflater.waiting
+        if length:
+            with pytest.raises(ProtocolError) as caught:
+                inflate(inflater, deflate(data), True, length - 1, most)
+            assert caught.value.code == 1009
+
+    def test_a_piece_costs_what_it_is(self) -> None:
+        """Of a frame that is 16 MB when decompressed, no more exists at a time than was asked for."""
+        inflater = Inflater(PLAIN)
+        inflater.put(deflate(bytes(2**24)), True)
+        total = 0
+        tracemalloc.start()
+        try:
+            while inflater.waiting:
+                total += len(inflater.take(65536, 2**24 - total))
+            assert tracemalloc.get_traced_memory()[1] < 500_000
+        finally:
+            tracemalloc.stop()
+        assert total == 2**24
+
+    @pytest.mark.parametrize("parameters", [PLAIN, KEEPING])
     def test_streams_are_bounded(self, parameters: Parameters) -> None:
         """A message of nothing but last blocks would cost a decompressor for every two bytes."""
         inflater = Inflater(parameters)
-        assert inflater.inflate(b"\x03\x00" * 7 + b"\x00", True, 10) == b""
-        assert inflater.inflate(b"\x03\x00" * 7 + b"\x00", True, 10) == b""
+        assert inflate(inflater, b"\x03\x00" * 7 + b"\x00", True, 10) == b""
+        assert inflate(inflater, b"\x03\x00" * 7 + b"\x00", True, 10) == b""
         assert refused(inflater, b"\x03\x00" * 10).code == 1002
         inflater = Inflater(parameters)
         for _ in range(8):
-            inflater.inflate(b"\x03\x00", False, 10)
+            inflate(inflater, b"\x03\x00", False, 10)
         assert refused(inflater, b"\x03\x00", False).code == 1002
 
     @pytest.mark.parametrize("parameters", [PLAIN, KEEPING])
@@ -267,9 +318,9 @@ class TestDecompression:
             left = len(data)
             got = b""
             for piece in pieces:
-                got += inflater.inflate(piece, False, left)
+                got += inflate(inflater, piece, False, left)
                 left = len(data) - len(got)
-            assert got + inflater.inflate(b"", True, left) == data
+            assert got + inflate(inflater, b"", True, left) == data
 
     @given(st.lists(st.tuples(st.binary(max_size=50), st.booleans()), max_size=6), st.booleans())
     def test_only_protocol_errors_escape(self, pieces: list[tuple[bytes, bool]], keeps: bool) -> None:
@@ -277,7 +328,7 @@ class TestDecompression:
         codes = [0]
         try:
             for piece, fin in pieces:
-                assert len(inflater.inflate(piece, fin, 100)) <= 100
+                assert len(inflate(inflater, piece, fin, 100)) <= 100
         except ProtocolError as e:
             codes.append(e.code)
         assert codes[-1] in (0, 1002, 1007, 1009)
@@ -342,6 +393,25 @@ class TestAssembled:
         with pytest.raises(ProtocolError) as caught:
             assembler.feed(frames[1])
         assert caught.value.code == 1009
+
+    @pytest.mark.parametrize("opcode", [TEXT, BINARY])
+    @pytest.mark.parametrize("size", [PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 3 * PIECE + 1])
+    def test_a_long_message_comes_in_pieces(self, size: int, opcode: int) -> None:
+        data = "ü".encode() * size
+        data = data[:size] if opcode == BINARY else data[: size & ~1]
+        assembler = Assembler(size, Inflater(PLAIN))
+        events = [assembler.feed(Frame(opcode, True, deflate(data), True))]
+        while assembler.waiting:
+            assert not assembler.idle
+            events.append(assembler.more())
+        pieces = [event for event in events if isinstance(event, Data)]
+        assert b"".join(piece.data for piece in pieces) == data
+        assert [piece.first for piece in pieces] == [True] + [False] * (len(pieces) - 1)
+        assert [piece.fin for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+        assert all(len(piece.data) <= PIECE for piece in pieces)
+        assert assembler.idle
+        # The next one is another message.
+        assert assembler.feed(Frame(TEXT, True, b"a")) == Data(TEXT, b"a", True, True)
 
     def test_uncompressed_messages_in_between(self) -> None:
         """§6: the sender chooses for every message."""

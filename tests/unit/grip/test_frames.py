@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import islice, pairwise, zip_longest
 
 import pytest
 from hypothesis import example, given
@@ -41,7 +41,7 @@ LENGTHS = (0, 1, 125, 126, 127, 65535, 65536)
 
 def refused(parser: FrameParser, data: bytes) -> ProtocolError:
     with pytest.raises(ProtocolError) as caught:
-        parser.feed(data)
+        list(parser.feed(data))
     return caught.value
 
 
@@ -71,14 +71,16 @@ class TestFraming:
     def test_every_length_form(self, opcode: int, fin: bool, length: int, masked: bool) -> None:
         payload = bytes(i & 0xFF for i in range(length))
         data = serialise(opcode, payload, fin=fin, mask=masked)
-        assert FrameParser(masked, MAX).feed(data) == [Frame(opcode, fin, payload)]
+        assert list(FrameParser(masked, MAX).feed(data)) == [Frame(opcode, fin, payload)]
 
     @pytest.mark.parametrize("masked", [True, False])
     @pytest.mark.parametrize("length", [0, 1, 124, 125])
     @pytest.mark.parametrize("opcode", [CLOSE, PING, PONG])
     def test_control(self, opcode: int, length: int, masked: bool) -> None:
         payload = b"\x03\xe8" + b"x" * (length - 2) if length > 1 else b"x" * length
-        assert FrameParser(masked, MAX).feed(serialise(opcode, payload, mask=masked)) == [Frame(opcode, True, payload)]
+        assert list(FrameParser(masked, MAX).feed(serialise(opcode, payload, mask=masked))) == [
+            Frame(opcode, True, payload)
+        ]
 
     @pytest.mark.parametrize("length", LENGTHS)
     @pytest.mark.parametrize("opcode", OPCODES)
@@ -93,8 +95,10 @@ class TestFraming:
     def test_examples_of_the_rfc(self) -> None:
         """§5.7."""
         assert serialise(TEXT, b"Hello") == bytes.fromhex("810548656c6c6f")
-        assert FrameParser(True, MAX).feed(bytes.fromhex("818537fa213d7f9f4d5158")) == [Frame(TEXT, True, b"Hello")]
-        fragments = FrameParser(False, MAX).feed(bytes.fromhex("010348656c80026c6f"))
+        assert list(FrameParser(True, MAX).feed(bytes.fromhex("818537fa213d7f9f4d5158"))) == [
+            Frame(TEXT, True, b"Hello")
+        ]
+        fragments = list(FrameParser(False, MAX).feed(bytes.fromhex("010348656c80026c6f")))
         assert fragments == [Frame(TEXT, False, b"Hel"), Frame(CONT, True, b"lo")]
         assert serialise(BINARY, bytes(256)) == bytes.fromhex("827e0100") + bytes(256)
         assert serialise(BINARY, bytes(65536)) == bytes.fromhex("827f0000000000010000") + bytes(65536)
@@ -106,13 +110,13 @@ class TestFraming:
     def test_rsv1_and_no_fin(self) -> None:
         assert serialise(TEXT, b"x", rsv1=True) == b"\xc1\x01x"
         assert serialise(TEXT, b"x", fin=False, rsv1=True) == b"\x41\x01x"
-        assert FrameParser(False, MAX, allow_rsv1=True).feed(b"\xc1\x01x") == [Frame(TEXT, True, b"x", True)]
+        assert list(FrameParser(False, MAX, allow_rsv1=True).feed(b"\xc1\x01x")) == [Frame(TEXT, True, b"x", True)]
 
     @pytest.mark.parametrize("masked", [True, False])
     def test_many_frames_at_once(self, masked: bool) -> None:
         frames = [Frame(TEXT, True, b"%d" % i * i) for i in range(200)]
         data = b"".join(serialise(f.opcode, f.payload, mask=masked) for f in frames)
-        assert FrameParser(masked, MAX).feed(data) == frames
+        assert list(FrameParser(masked, MAX).feed(data)) == frames
 
     def test_byte_by_byte(self) -> None:
         data = (
@@ -127,14 +131,14 @@ class TestFraming:
 
     def test_nothing(self) -> None:
         parser = FrameParser(True, MAX)
-        assert parser.feed(b"") == []
+        assert list(parser.feed(b"")) == []
         assert parser.idle
 
     def test_a_small_frame_behind_a_partial_one(self) -> None:
         parser = FrameParser(False, MAX)
-        assert parser.feed(b"\x81\x05He") == []
+        assert list(parser.feed(b"\x81\x05He")) == []
         assert not parser.idle
-        assert parser.feed(b"llo\x81\x01x") == [Frame(TEXT, True, b"Hello"), Frame(TEXT, True, b"x")]
+        assert list(parser.feed(b"llo\x81\x01x")) == [Frame(TEXT, True, b"Hello"), Frame(TEXT, True, b"x")]
         assert parser.idle
 
 
@@ -153,7 +157,7 @@ class TestBadFrames:
         parser = FrameParser(True, MAX, allow_rsv1=True)
         data = bytes((0xC0 | opcode, 0x80, 0, 0, 0, 0))
         if opcode in (TEXT, BINARY):
-            assert parser.feed(data) == [Frame(opcode, True, b"", True)]
+            assert list(parser.feed(data)) == [Frame(opcode, True, b"", True)]
         else:
             assert refused(parser, data).code == 1002
 
@@ -182,7 +186,7 @@ class TestBadFrames:
         assert refused(FrameParser(False, MAX), bytes((opcode, 0))).code == 1002
         assert refused(FrameParser(False, MAX), bytes((0x80 | opcode, 126))).code == 1002
         assert refused(FrameParser(False, MAX), bytes((0x80 | opcode, 127))).code == 1002
-        assert FrameParser(False, MAX).feed(bytes((0x80 | opcode, 125)) + bytes(124)) == []
+        assert list(FrameParser(False, MAX).feed(bytes((0x80 | opcode, 125)) + bytes(124))) == []
 
     @pytest.mark.parametrize(
         ("length", "size", "shortest"),
@@ -195,7 +199,7 @@ class TestBadFrames:
         """§5.2: the minimal number of bytes must be used."""
         data = bytes((0x82, 126 if size == 2 else 127)) + length.to_bytes(size, "big") + bytes(length)
         if shortest:
-            assert FrameParser(False, MAX).feed(data) == [Frame(BINARY, True, bytes(length))]
+            assert list(FrameParser(False, MAX).feed(data)) == [Frame(BINARY, True, bytes(length))]
         else:
             assert refused(FrameParser(False, MAX), data).code == 1002
 
@@ -203,13 +207,13 @@ class TestBadFrames:
         """§5.2."""
         error = refused(FrameParser(False, 2**64), b"\x82\x7f\x80" + bytes(7))
         assert (error.code, error.text) == (1002, "frame length has its highest bit set")
-        assert FrameParser(False, 2**64).feed(b"\x82\x7f\x7f" + bytes(7)) == []
+        assert list(FrameParser(False, 2**64).feed(b"\x82\x7f\x7f" + bytes(7))) == []
 
     @pytest.mark.parametrize("masked", [True, False])
     @pytest.mark.parametrize("limit", [0, 1, 125, 126, 1000, 65535, 65536])
     def test_oversize(self, limit: int, masked: bool) -> None:
         """§10.4; 1009 is §7.4.1."""
-        assert len(FrameParser(masked, limit).feed(serialise(BINARY, bytes(limit), mask=masked))) == 1
+        assert len(list(FrameParser(masked, limit).feed(serialise(BINARY, bytes(limit), mask=masked)))) == 1
         error = refused(FrameParser(masked, limit), serialise(BINARY, bytes(limit + 1), mask=masked))
         assert (error.code, error.text) == (1009, f"frame of {limit + 1} bytes, at most {limit} are allowed")
 
@@ -218,14 +222,19 @@ class TestBadFrames:
         assert refused(FrameParser(False, 100_000), b"\x82\x7f" + (2**40).to_bytes(8, "big")).code == 1009
 
     def test_what_came_before_is_kept(self) -> None:
-        error = refused(FrameParser(False, MAX), serialise(TEXT, b"good") + b"\x83\x00" + serialise(TEXT, b"never"))
-        assert error.frames == [Frame(TEXT, True, b"good")]
+        parser = FrameParser(False, MAX)
+        parser.feed(serialise(TEXT, b"good") + b"\x83\x00" + serialise(TEXT, b"never"))
+        assert next(parser) == Frame(TEXT, True, b"good")
+        with pytest.raises(ProtocolError):
+            next(parser)
+        assert list(parser) == []
+        assert not parser.held
 
     def test_nothing_comes_after_an_error(self) -> None:
         """§7.1.7."""
         parser = FrameParser(False, MAX)
         refused(parser, b"\x83\x00")
-        assert parser.feed(serialise(TEXT, b"x")) == []
+        assert list(parser.feed(serialise(TEXT, b"x"))) == []
         assert parser.finished
         assert not parser.idle
 
@@ -235,7 +244,7 @@ class TestBadFrames:
         """§1.4, §5.5.1."""
         parser = FrameParser(masked, MAX)
         close, more = serialise(CLOSE, b"", mask=masked), serialise(TEXT, b"x", mask=masked) + b"\xff\xff"
-        frames = parser.feed(close + more) if together else parser.feed(close) + parser.feed(more)
+        frames = list(parser.feed(close + more)) if together else list(parser.feed(close)) + list(parser.feed(more))
         assert frames == [Frame(CLOSE, True, b"")]
         assert parser.finished
 
@@ -260,9 +269,10 @@ class TestBadFrames:
             frames: list[Frame] = []
             try:
                 for piece in pieces:
-                    frames += parser.feed(piece)
+                    for frame in parser.feed(piece):
+                        frames.append(frame)
             except ProtocolError as e:
-                return frames + e.frames, e.code
+                return frames, e.code
             return frames, None
 
         assert outcome([data]) == outcome(cut(data, points))
@@ -282,6 +292,30 @@ class TestSplits:
         parser = FrameParser(masked, MAX)
         assert [frame for part in cut(data, points) for frame in parser.feed(part)] == frames
         assert parser.idle
+
+    @given(FRAMES, st.booleans(), st.lists(st.integers(0, 3000), max_size=12), st.lists(st.integers(0, 5), max_size=12))
+    def test_whole_frames_however_many_are_taken_at_a_time(
+        self, frames: list[Frame], masked: bool, points: list[int], takes: list[int]
+    ) -> None:
+        """What is not taken stays as bytes, also when more is received behind it."""
+        data = b"".join(serialise(f.opcode, f.payload, fin=f.fin, mask=masked) for f in frames)
+        parser = FrameParser(masked, MAX)
+        got: list[Frame] = []
+        for part, most in zip_longest(cut(data, points), takes, fillvalue=None):
+            parser.feed(part or b"")
+            got += islice(parser, most)
+        got += parser
+        assert got == frames
+        assert parser.idle
+        assert not parser.held
+
+    def test_what_is_not_taken_is_held_as_it_came(self) -> None:
+        data = serialise(TEXT, b"x", mask=True) * 1000
+        parser = FrameParser(True, MAX)
+        next(parser.feed(data))
+        assert parser.waiting
+        assert not parser.idle
+        assert parser.held == len(data)
 
     @given(FRAMES, st.booleans(), st.lists(st.integers(0, 3000), max_size=12), st.integers(1, 40))
     def test_pieces_add_up(self, frames: list[Frame], masked: bool, points: list[int], piece: int) -> None:
@@ -306,24 +340,24 @@ class TestSplits:
     def test_a_piece_is_given_out_as_soon_as_it_is_there(self) -> None:
         parser = FrameParser(True, MAX, piece=4)
         data = serialise(TEXT, b"0123456789", mask=True)
-        assert parser.feed(data[:9]) == []
-        assert parser.feed(data[9:10]) == [Frame(TEXT, False, b"0123")]
+        assert list(parser.feed(data[:9])) == []
+        assert list(parser.feed(data[9:10])) == [Frame(TEXT, False, b"0123")]
         assert not parser.idle
-        assert parser.feed(data[10:13]) == []
-        assert parser.feed(data[13:15]) == [Frame(CONT, False, b"45678")]
-        assert parser.feed(data[15:]) == [Frame(CONT, True, b"9")]
+        assert list(parser.feed(data[10:13])) == []
+        assert list(parser.feed(data[13:15])) == [Frame(CONT, False, b"45678")]
+        assert list(parser.feed(data[15:])) == [Frame(CONT, True, b"9")]
         assert parser.idle
 
     def test_a_frame_of_the_size_of_a_piece_is_whole(self) -> None:
         parser = FrameParser(False, MAX, piece=4)
-        assert parser.feed(b"\x81\x04012") == []
-        assert parser.feed(b"3") == [Frame(TEXT, True, b"0123")]
-        assert parser.feed(b"\x81\x050123") == [Frame(TEXT, False, b"0123")]
+        assert list(parser.feed(b"\x81\x04012")) == []
+        assert list(parser.feed(b"3")) == [Frame(TEXT, True, b"0123")]
+        assert list(parser.feed(b"\x81\x050123")) == [Frame(TEXT, False, b"0123")]
 
     def test_a_compressed_frame_in_pieces_has_rsv1_once(self) -> None:
         parser = FrameParser(False, MAX, allow_rsv1=True, piece=1)
-        assert parser.feed(b"\xc1\x02x") == [Frame(TEXT, False, b"x", True)]
-        assert parser.feed(b"y") == [Frame(CONT, True, b"y")]
+        assert list(parser.feed(b"\xc1\x02x")) == [Frame(TEXT, False, b"x", True)]
+        assert list(parser.feed(b"y")) == [Frame(CONT, True, b"y")]
 
 
 class TestFragments:
@@ -480,7 +514,7 @@ class TestText:
         """With pieces, a frame need not be complete to be refused."""
         parser, assembler = FrameParser(True, MAX, piece=1), Assembler(MAX)
         data = serialise(TEXT, b"abc\xff" + b"d" * 1000, mask=True)
-        (frame,) = parser.feed(data[: 8 + 4])
+        (frame,) = list(parser.feed(data[: 8 + 4]))
         with pytest.raises(ProtocolError) as caught:
             assembler.feed(frame)
         assert caught.value.code == 1007
