@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gripproxy.config import Config
-from gripproxy.edge.client import ClientConnection, peer_text
+from gripproxy.edge.client import ClientConnection
 from gripproxy.edge.exchange import Exchange
 from gripproxy.edge.opening import Opening
+from gripproxy.edge.peer import peer_text
 from gripproxy.edge.websocket import WebSocketClient
 from gripproxy.log import PRINTABLE_MAX, log
 from gripproxy.sessions.response import ResponseHold
@@ -42,7 +43,11 @@ class Journal:
         """Clients that have connected."""
         self.upgraded = 0
         """WebSockets that were opened."""
-        self._refusal_logged = -1000.0
+        self.stalls = {"client": 0, "backend": 0}
+        """WebSockets dropped because one side took nothing of what waited for it, by that side."""
+        self.overfull_cuts = 0
+        """Clients cut off because too much waited in the worker."""
+        self._logged: dict[str, float] = {}
         self._plain = not (config.proxy.log_from or config.proxy.log_user_agent)
 
     def totals(self) -> dict[str, int]:
@@ -53,6 +58,9 @@ class Journal:
             "connections-refused": self.turned_away,
             "bad-clients": self.bad,
             "slow-clients": self.slow,
+            "stalled-client": self.stalls["client"],
+            "stalled-backend": self.stalls["backend"],
+            "buffer-cuts": self.overfull_cuts,
             "dropped-message-hwm": self.dropped,
             "lost": self.lost,
         }
@@ -86,7 +94,7 @@ class Journal:
         target = route.targets[exchange.target_index] if route is not None else "-"
         extra = ""
         if self.config.proxy.log_from:
-            extra += f" from={peer_text(client)}"
+            extra += f" from={peer_text(client.transport)}"
         if self.config.proxy.log_user_agent:
             agent = next((value for name, value in request.headers if name.lower() == b"user-agent"), b"-")
             extra += f" agent={agent.decode('latin-1')!r}"
@@ -118,7 +126,7 @@ class Journal:
                 exchange.request.target,
                 mode,
                 b", ".join(want[0] for want in wanted) or b"no channel",
-                peer_text(client),
+                peer_text(client.transport),
                 self.connection_id(exchange.serial),
             )
 
@@ -130,7 +138,7 @@ class Journal:
     def bad_client(self, client: ClientConnection, why: str) -> None:
         """One line for a client that is disconnected for what it sent, or did not send."""
         self.bad += 1
-        log.info("client %s: %s", peer_text(client), why)
+        log.info("client %s: %s", peer_text(client.transport), why)
 
     def log_opening(self, opening: Opening, outcome: str) -> None:
         """One line for a WebSocket handshake."""
@@ -141,24 +149,71 @@ class Journal:
     def bad_socket(self, client: WebSocketClient, why: str) -> None:
         """One line for a WebSocket client that breaks the protocol."""
         self.bad += 1
-        log.info("WebSocket client %s: %s", peer_text(client), why)
+        log.info("WebSocket client %s: %s", peer_text(client.transport), why)
 
     def dropped_socket(self, client: WebSocketClient, why: str) -> None:
         """A WebSocket is dropped without a close."""
-        log.info("WebSocket client %s dropped: %s", peer_text(client), why)
+        log.info("WebSocket client %s dropped: %s", peer_text(client.transport), why)
 
     def slow_client(self, client: ClientConnection | WebSocketClient, why: str) -> None:
         """A client is cut off because it does not read."""
         self.slow += 1
-        log.warning("slow client %s cut off: %s", peer_text(client), why)
+        log.warning("slow client %s cut off: %s", peer_text(client.transport), why)
+
+    def stalled(self, client: WebSocketClient, side: str, waiting: int, seconds: str) -> None:
+        """Count a WebSocket that is dropped because one side stalls; at most one line a second for each side.
+
+        Args:
+            client: the WebSocket.
+            side: ``client`` or ``backend``: which one does not take what waits for it.
+            waiting: bytes that wait for it.
+            seconds: how long it has taken nothing.
+        """
+        self.stalls[side] += 1
+        if self._due(f"stalled {side}"):
+            log.warning(
+                "WebSocket stalled, dropped: client=%s side=%s waiting=%d seconds=%s key=ws_stall_timeout dropped=%d",
+                peer_text(client.transport),
+                side,
+                waiting,
+                seconds,
+                self.stalls[side],
+            )
+
+    def overfull(self, client: ClientConnection | WebSocketClient, size: int, total: int, _: str = "") -> None:
+        """Count a client that is cut off because too much waits in the worker; at most one line a second.
+
+        Args:
+            client: the client.
+            size: bytes that wait for it, or for its backend.
+            total: bytes that wait in the worker.
+        """
+        self.overfull_cuts += 1
+        if self._due("overfull"):
+            log.warning(
+                "buffers full, client cut off: client=%s waiting=%d total=%d buffers_max=%d cut=%d",
+                peer_text(client.transport),
+                size,
+                total,
+                self.config.proxy.buffers_max,
+                self.overfull_cuts,
+            )
+
+    def _due(self, kind: str) -> bool:
+        """Return whether the last line of this kind is more than a second old; the caller then writes one."""
+        now = self.clock()
+        if now <= self._logged.get(kind, -1000.0) + 1:
+            return False
+        self._logged[kind] = now
+        return True
 
     def refused(self, client: ClientConnection, why: str, key: str) -> None:
         """A client is turned away because of the limit ``key``; one line a second at most, the number is counted."""
         self.turned_away += 1
-        now = self.clock()
-        if now > self._refusal_logged + 1:
-            self._refusal_logged = now
-            log.warning("client %s refused: %s (%s; %d refused so far)", peer_text(client), why, key, self.turned_away)
+        if self._due("refused"):
+            log.warning(
+                "client %s refused: %s (%s; %d refused so far)", peer_text(client.transport), why, key, self.turned_away
+            )
 
     def deliveries_dropped(self, count: int) -> None:
         """Deliveries were not made because too many waited; one line for the first of them."""

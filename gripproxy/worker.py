@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from math import ceil
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,8 @@ from typing import Any, Final
 import uvloop
 
 from gripproxy import tls
+from gripproxy.buffers import Buffers
+from gripproxy.commands import answer
 from gripproxy.config import Config, ConfigError
 from gripproxy.edge.accepting import Accepting
 from gripproxy.edge.asking import Asking
@@ -30,6 +33,7 @@ from gripproxy.edge.forwarding import Forwarder, ForwardSettings
 from gripproxy.edge.linkfetch import LinkFetches
 from gripproxy.edge.names import folded
 from gripproxy.edge.opening import Opening
+from gripproxy.edge.peer import closed_sides
 from gripproxy.edge.poster import EventPoster
 from gripproxy.edge.turns import Turns
 from gripproxy.grip.forwarded import ForwardedFor
@@ -107,6 +111,7 @@ class Worker(Journal):
         """Requests to gone links that are under way."""
         self._serial = 0
         self.turns = Turns(loop.call_soon)
+        self.buffers = Buffers(config.proxy.buffers_max, loop.call_soon, self._peers, closed_sides)
         self.accepting = Accepting(loop, partial(ClientConnection, self), lambda: self.connections)
         self._arrival = ARRIVAL
         self._link: Link | None = None
@@ -170,6 +175,7 @@ class Worker(Journal):
         self.keeper.recover_interval = proxy.ws_recover_interval
         self.links = LinkFetches(self)
         self.keeper.fetch = self.links.fetch
+        self.keeper.grew = self.buffers.grew
         self.keeper.ignore_query = proxy.share_links_ignoring_query
         self.pressure = Pressure(self._messages, (self.held, self.sockets), self._pause_intake, loop)
         self.fanout = Fanout(
@@ -261,6 +267,10 @@ class Worker(Journal):
 
     # --- sessions
 
+    def _peers(self) -> list[Any]:
+        """Return all clients, as peers for the buffers."""
+        return [*self.active, *(session.outlet for session in chain(self.held.values(), self.sockets.values()))]
+
     def next_serial(self) -> int:
         """Return a number for a new request, unique in this process; it ends with the second of the minute."""
         self._serial += SERIAL_STEP
@@ -350,7 +360,7 @@ class Worker(Journal):
             log.debug("connected to the handler")
             if before:
                 # What was published while there was no handler came by nobody.
-                self._recover()
+                self.recover()
             before = True
             await lost
             self._link = None
@@ -380,14 +390,14 @@ class Worker(Journal):
                     elif kind == SUBSCRIBED:
                         self.table.confirmed(message[1], message[2], message[3])
                     elif kind == COMMAND:
-                        self._command(message[1], message[2], message[3])
+                        self.tell_handler((ANSWER, message[1], answer(self, message[2], message[3])))
                     elif kind == WATCH:
                         self._watched(message[1], message[2])
                     elif kind == LOST:
                         self.lost += 1
                         log.error("items were lost on the way from the handler: this worker does not keep up")
                         self.table.lost()
-                        self._recover()
+                        self.recover()
                 break
             except Exception as error:  # noqa: BLE001 - of one message; those behind it are dealt with
                 self.mishaps.message(message, error)
@@ -398,65 +408,20 @@ class Worker(Journal):
         self.tally.watch(connections)
         self.table.changed = (lambda: self._later(0, self.table.counts)) if counts else None
 
-    def _recover(self) -> None:
+    def recover(self) -> None:
         """Have every hold with ids ask the backend for what it may have missed, in batches."""
         self.recovered = self.keeper.recovered = self.clock()
         for hold in list(self.held.values()):
             if any(subscription.prev_id is not None for subscription in hold.subscriptions):
                 self.updates.add(hold)
-        self._recover_sockets()
+        self.recover_sockets()
 
-    def _recover_sockets(self) -> None:
+    def recover_sockets(self) -> None:
+        """Have every WebSocket with ids ask the backend for what it may have missed."""
         for session in self.sockets.values():
             reliable = session.reliable
             if reliable is not None:
                 reliable.recover()
-
-    def _command(self, number: int, name: str, args: dict[str, Any]) -> None:
-        value: Any = None
-        if name == "update":
-            channel = self.table.get(args["channel"])
-            if channel is not None:
-                for session in channel.members():
-                    if isinstance(session, ResponseHold | StreamHold):
-                        self.updates.add(session)
-                    elif isinstance(session, WebSocketSession) and session.reliable is not None:
-                        session.reliable.recover()
-        elif name == "recover" and args.get("missed"):
-            self._recover()
-        elif name == "recover":
-            for hold in list(self.held.values()):
-                self.updates.add(hold)
-            self._recover_sockets()
-        elif name == "conncheck":
-            wanted = set(args["ids"])
-            prefix = self.connection_id(0)[:-1]
-            value = []
-            for cid in wanted:
-                if cid.startswith(prefix):
-                    try:
-                        serial = int(cid[len(prefix) :], 16)
-                    except ValueError:
-                        continue
-                    if serial in self.held and self.connection_id(serial) == cid:
-                        value.append(cid)
-            value += [cid for cid in wanted if cid in self.sockets]
-        elif name == "refresh":
-            value = self._refresh(args)
-        self.tell_handler((ANSWER, number, value))
-
-    def _refresh(self, args: dict[str, Any]) -> bool:
-        """Refresh a WebSocket by its id, or all on a channel. Returns whether there was one (docs/grip.md §5.8)."""
-        if "cid" in args:
-            session = self.sockets.get(args["cid"])
-            if session is not None:
-                session.refresh()
-            return session is not None
-        channel = self.table.get(args["channel"])
-        found = [s for s in channel.members() if isinstance(s, WebSocketSession)] if channel is not None else []
-        for session in found:
-            session.refresh()
-        return bool(found)
 
     # --- time
 
@@ -489,6 +454,7 @@ class Worker(Journal):
         for poster in list(self.posting):
             poster.sweep(now)
         self.pool.sweep(now)
+        self.buffers.look(now)
         self.accepting.look()
         self._watch_routes(now)
         self._tell_totals()

@@ -129,6 +129,10 @@ class BackendConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(data)
 
+    def buffered(self) -> int:
+        """Return how many bytes wait for the backend."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
     def pause(self) -> None:
         """Read no more of the response for now."""
         if self._transport is not None and not self._paused:

@@ -7,7 +7,6 @@ list, and keeps neither parser nor request objects.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -16,6 +15,7 @@ from gripproxy.edge.exchange import Exchange
 from gripproxy.edge.holding import request_uri
 from gripproxy.edge.opening import Opening
 from gripproxy.edge.parser import BadRequest, Request, RequestParser, parse_packed
+from gripproxy.edge.peer import GONE, descriptor
 from gripproxy.edge.repeating import Repeat
 from gripproxy.edge.routing import is_secure
 from gripproxy.grip.cors import cors_headers
@@ -27,7 +27,6 @@ from gripproxy.sessions.stream import StreamHold
 from gripproxy.tally import NOBODY, address
 
 if TYPE_CHECKING:
-    from gripproxy.edge.websocket import WebSocketClient
     from gripproxy.routes import Route
     from gripproxy.worker import Worker
 
@@ -136,6 +135,7 @@ class ClientConnection(asyncio.Protocol):
         worker = self._worker
         worker.connections -= 1
         worker.active.pop(self, None)
+        worker.buffers.forget(self)
         self._flags |= CLOSING
         exchange = self._take_exchange()
         if exchange is not None:
@@ -159,6 +159,7 @@ class ClientConnection(asyncio.Protocol):
             self._exchange.client_blocked(True)
         elif isinstance(self._hold, StreamHold):
             self._hold.on_blocked()
+        self._worker.buffers.watch(self)
 
     def resume_writing(self) -> None:
         self._flags &= ~BLOCKED
@@ -298,6 +299,26 @@ class ClientConnection(asyncio.Protocol):
         elif self._exchange is None:
             self.transport.close()
 
+    # --- Peer
+
+    def buffered(self) -> int:
+        size: int = self.transport.get_write_buffer_size()
+        if self._exchange is not None:
+            return size + self._exchange.buffered()
+        return size + self._hold.queued if isinstance(self._hold, StreamHold) else size
+
+    def unread(self) -> int:
+        return descriptor(self.transport) if self._flags & PAUSED else -1
+
+    def attend(self, now: float, closed: int) -> None:
+        # Half a close is none: a client may end what it sends and wait for its answer.
+        if closed & GONE:
+            self.abort()
+
+    def overfull(self, size: int, total: int) -> None:
+        self._worker.overfull(self, size, total)
+        self.abort()
+
     # --- for the exchange
 
     @property
@@ -330,6 +351,7 @@ class ClientConnection(asyncio.Protocol):
         if not self._flags & PAUSED:
             self._flags |= PAUSED
             self.transport.pause_reading()
+            self._worker.buffers.watch(self)
 
     def resume(self) -> None:
         """Undo ``pause``."""
@@ -446,6 +468,7 @@ class ClientConnection(asyncio.Protocol):
         This connection is over.
         """
         worker, parser = self._worker, self._parser
+        worker.buffers.forget(self)
         worker.connections -= 1
         worker.active.pop(self, None)
         self._flags |= CLOSING
@@ -587,13 +610,3 @@ class ClientConnection(asyncio.Protocol):
         """Drop the connection at once: what was sent of a response does not look complete."""
         self._flags |= CLOSING
         self.transport.abort()
-
-
-def peer_text(client: ClientConnection | WebSocketClient) -> str:
-    """Return the client's address and port for a log line."""
-    name = client.transport.get_extra_info("peername") if client.transport is not None else None
-    if isinstance(name, tuple):
-        host = f"[{name[0]}]" if ":" in name[0] else name[0]
-        return f"{host}:{name[1]}"
-    sock = client.transport.get_extra_info("socket") if client.transport is not None else None
-    return "unix socket" if sock is not None and sock.family == socket.AF_UNIX else "unknown peer"

@@ -43,6 +43,11 @@ class BodyDecoder:
         return bool(self._waiting)
 
     @property
+    def held(self) -> int:
+        """Encoded bytes that were put in and not decoded."""
+        return len(self._waiting)
+
+    @property
     def whole(self) -> bool:
         """Whether the body may end here: at the end of what was encoded, or with nothing at all."""
         return self._decompressor.eof or not self._begun

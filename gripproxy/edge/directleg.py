@@ -95,6 +95,10 @@ class DirectLeg(FrameReader):
         """Read from the backend only as fast as the client takes it."""
         self.read(go)
 
+    def buffered(self) -> int:
+        """Bytes that wait for the backend, or of it for the client."""
+        return self.held + (self.transport.get_write_buffer_size() if self.transport is not None else 0)
+
     def _let_go(self) -> WebSocketSession | None:
         """Have no more to do with the session; it is returned. Its client may not stay unread because of us."""
         session, self._session = self._session, None

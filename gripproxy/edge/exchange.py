@@ -201,6 +201,13 @@ class Exchange:
             if self._way == WAITING:
                 self.deadline = self._worker.clock() + self._worker.config.proxy.response_timeout
 
+    def buffered(self) -> int:
+        """Return how many bytes wait for the backend, or of it: of the request's body, and of a coded response."""
+        size = self._kept_size if self._kept is not None else 0
+        if self._backend is not None:
+            size += self._backend.buffered()
+        return size + self._decoder.held if self._decoder is not None else size
+
     def on_request_blocked(self, blocked: bool) -> None:
         if not self.request.complete:
             if blocked:

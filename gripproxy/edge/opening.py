@@ -457,6 +457,10 @@ class Opening:
         """The backend did not answer in time."""
         self._refuse("The backend did not answer in time.", LATE)
 
+    def buffered(self) -> int:
+        """Return how many bytes wait: of a rejection's body, which is bounded."""
+        return min(self._size, REJECTION_MAX)
+
     def client_blocked(self, blocked: bool) -> None:
         """Nothing to do: nothing large is sent during an opening."""
 

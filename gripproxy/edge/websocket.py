@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from gripproxy.buffers import Stall
+from gripproxy.edge.directleg import DirectLeg
 from gripproxy.edge.framereader import FrameReader
+from gripproxy.edge.peer import GONE, HALF, descriptor, taken
 from gripproxy.grip.deflate import Parameters
 from gripproxy.grip.frames import Close, Data, Event, Ping, ProtocolError
 from gripproxy.pipe import SOCKET
@@ -20,6 +24,9 @@ __all__ = ["WebSocketClient"]
 ACTIVE: Final = 60
 """Seconds in which a WebSocket that relays messages counts as active once (docs/grip.md §9)."""
 
+LEFT: Final = 1.5
+"""Seconds without a byte taken by its backend after which a client that has closed its sending side has left."""
+
 
 class WebSocketClient(FrameReader):
     """One client. Implements ``gripproxy.sessions.sides.SocketOutlet``.
@@ -27,7 +34,7 @@ class WebSocketClient(FrameReader):
     ``max_message`` is the most bytes a message of the client may have.
     """
 
-    __slots__ = ("_failed", "peer", "session", "spoke")
+    __slots__ = ("_failed", "_stalls", "peer", "session", "spoke")
 
     from_client = True
 
@@ -35,6 +42,8 @@ class WebSocketClient(FrameReader):
         super().__init__(worker, transport, max_message)
         self._failed = False
         """The client broke the protocol, and may not have read yet that it is told so."""
+        self._stalls: tuple[Stall, Stall] | None = None
+        """Of the client and of its backend, from when something waits for one of them."""
         self.session: WebSocketSession | None = None
         self.peer = b""
         """Address it is known by in the statistics, if that is another than its own."""
@@ -83,6 +92,7 @@ class WebSocketClient(FrameReader):
     def connection_lost(self, exc: Exception | None) -> None:
         session, self.session = self.session, None
         self._forget()
+        self._worker.buffers.forget(self)
         self._worker.socket_ended(session)
         if session is not None:
             session.client_lost()
@@ -90,12 +100,63 @@ class WebSocketClient(FrameReader):
     def pause_writing(self) -> None:
         if self.session is not None:
             self.session.on_blocked()
+            self._worker.buffers.watch(self)
 
     def resume_writing(self) -> None:
         if self.session is not None:
             self.session.on_writable()
 
+    # Peer
+
+    def buffered(self) -> int:
+        session = self.session
+        if session is None:
+            return 0
+        size: int = self.transport.get_write_buffer_size() + self.held
+        extras, leg = session.extras, session.leg
+        if extras is not None:
+            size += extras.size + extras.after_size
+        return size + leg.buffered() if leg is not None else size
+
+    def unread(self) -> int:
+        return descriptor(self.transport) if self.stopped else -1
+
+    def attend(self, now: float, closed: int) -> None:
+        session, transport, worker = self.session, self.transport, self._worker
+        if session is None or session.over:
+            return
+        if self._stalls is None:
+            self._stalls = (Stall(), Stall())
+        leg = session.leg
+        behind = leg.transport if isinstance(leg, DirectLeg) else None
+        timeout = worker.config.proxy.ws_stall_timeout
+        quiet = 0.0
+        for side, pipe, stall in (("client", transport, self._stalls[0]), ("backend", behind, self._stalls[1])):
+            waiting = pipe.get_write_buffer_size() if pipe is not None else 0
+            quiet = stall.look(waiting > 0, taken(pipe) if waiting else 0, now)
+            if timeout and quiet >= timeout:
+                session.break_off(partial(self._stalled, side, waiting), f"{quiet:.0f}")
+                return
+        # What it has sent before it closed may still be taken, as long as the backend takes anything.
+        if closed & GONE or (closed & HALF and quiet >= LEFT):
+            self.note("the client left while it was not read from")
+            transport.abort()
+
+    def _stalled(self, side: str, waiting: int, quiet: str) -> None:
+        self._worker.stalled(self, side, waiting, quiet)
+        self.transport.abort()
+
+    def overfull(self, size: int, total: int) -> None:
+        if self.session is not None:
+            self.session.break_off(partial(self._worker.overfull, self, size, total), "")
+        self.transport.abort()
+
     # SocketOutlet
+
+    def read(self, go: bool) -> None:
+        super().read(go)
+        if not go:
+            self._worker.buffers.watch(self)
 
     def relayed(self) -> None:
         second = self._worker.tally.second

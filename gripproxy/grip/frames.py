@@ -57,8 +57,7 @@ MAX_CONTROL: Final = 125
 """Bytes a control frame may carry (RFC 6455 §5.5)."""
 
 _OPCODES: Final = frozenset((CONT, TEXT, BINARY, CLOSE, PING, PONG))
-# First bytes of frames that are whole by themselves: FIN set, no reserved bit. Continuations are not among them only
-# because they are rare.
+# First bytes of frames that are whole by themselves: FIN set, no reserved bit.
 _WHOLE: Final = {0x80 | opcode: opcode for opcode in (TEXT, BINARY, CLOSE, PING, PONG)}
 # Heads of unmasked final frames by opcode and length: what is sent 50,000 times a second is looked up, not packed.
 _HEADS: Final = {opcode: tuple(bytes((0x80 | opcode, n)) for n in range(126)) for opcode in sorted(_OPCODES)}
@@ -149,7 +148,7 @@ class FrameParser:
 
     @property
     def waiting(self) -> bool:
-        """Whether bytes were received that nobody has asked for yet; there may be a frame among them."""
+        """Whether bytes were received that the caller did not ask for yet."""
         return bool(self._data)
 
     @property
@@ -453,7 +452,7 @@ class Assembler:
     :class:`ProtocolError` it must not be used again.
 
     :param max_message: bytes allowed in a message, after decompression.
-    :param inflater: decompressor of this direction, ``None`` without permessage-deflate. It outlives the assembler.
+    :param inflater: decompressor of this direction, ``None`` without permessage-deflate; outlives the assembler.
     """
 
     __slots__ = ("_compressed", "_decoder", "_fin", "_first", "_inflater", "_max", "_opcode", "_size")

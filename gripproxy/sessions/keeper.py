@@ -42,6 +42,7 @@ class Keeper:
         "clock",
         "confirm_timeout",
         "fetch",
+        "grew",
         "ignore_query",
         "keep_alives",
         "last_terms",
@@ -82,6 +83,8 @@ class Keeper:
         self.keep_alives = 0
         self.fetch: Callable[[LinkRequest, Reader], Reading]
         """Fetches a next link for a reader, which is called in later turns of the loop. Set by whoever can."""
+        self.grew: Callable[[int], None] = _uncounted
+        """Called with the bytes that begin to wait for a client. Set by the worker, which has their total."""
         self.recover_interval = 120.0
         """Seconds without an item after which the backend of a WebSocket with ids is asked; 0: never for that."""
         self.last_terms: object = None
@@ -110,3 +113,7 @@ class Keeper:
 
 _GOLDEN: Final = 0.6180339887498949
 """Multiples of it spread most evenly between whole numbers."""
+
+
+def _uncounted(size: int) -> None:
+    """Stand in until there is a total to add to."""

@@ -174,6 +174,11 @@ class OverHttp:
         if go:
             self._go()
 
+    def buffered(self) -> int:
+        """Bytes that wait for the backend."""
+        outbox, parts = self._outbox, self._parts
+        return (outbox.size if outbox is not None else 0) + (len(parts) if parts is not None else 0) + len(self._body)
+
     def _add(self, event: Event) -> None:
         if self._state != LIVE:
             return

@@ -66,6 +66,9 @@ class BackendLeg(Protocol):
     def detach(self) -> None:
         """The backend wants out (docs/grip.md §8.5)."""
 
+    def buffered(self) -> int:
+        """Return how many bytes wait for the backend, or were read of it and wait for the client."""
+
     def flow(self, go: bool) -> None:
         """The client does not read as fast as the backend sends, or does again."""
 

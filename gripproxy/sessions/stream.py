@@ -119,6 +119,11 @@ class StreamHold(Hold[StreamTerms]):
         """The request's URI, base of relative ones, if something needs it."""
         return self.terms.uri
 
+    @property
+    def queued(self) -> int:
+        """Bytes that wait for the client here."""
+        return self._slow.size if self._slow is not None else 0
+
     def on_confirmed(self) -> None:
         """All channels are confirmed: status, headers and initial body go out, items may follow."""
         opening, self._opening = self._opening, None
@@ -212,6 +217,7 @@ class StreamHold(Hold[StreamTerms]):
             return
         slow.parts.append(data)
         slow.size += len(data)
+        self.keeper.grew(len(data))
         if slow.size > self.keeper.buffer_max:
             self._leave_channels()
             self.outlet.cut(f"{slow.size} bytes wait for it, at most {self.keeper.buffer_max} may")

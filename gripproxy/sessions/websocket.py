@@ -394,8 +394,9 @@ class WebSocketSession:
             extras = self._more()
             extras.parts.append(data)
             extras.size += len(data) + FRAME_OVERHEAD
-            if extras.size > self.keeper.buffer_max:
-                self._break(self.outlet.cut, f"{extras.size} bytes wait for it, at most {self.keeper.buffer_max} may")
+            self.keeper.grew(len(data))
+            if extras.size > (most := self.keeper.buffer_max):
+                self.break_off(self.outlet.cut, f"{extras.size} bytes wait for it, at most {most} may")
             return
         if extras is not None and extras.upkeep is not None:
             extras.upkeep.written = self.keeper.clock()
@@ -407,8 +408,9 @@ class WebSocketSession:
             extras = self._more()
             extras.after.append(data)
             extras.after_size += len(data) + FRAME_OVERHEAD
+            self.keeper.grew(len(data))
             if extras.after_size > self.keeper.buffer_max:
-                self._break(self.outlet.cut, "the backend does not finish a message while items wait")
+                self.break_off(self.outlet.cut, "the backend does not finish a message while items wait")
             return
         self._write(data)
 
@@ -522,8 +524,8 @@ class WebSocketSession:
                 self.keeper.wheel.set(extras.confirming, self.keeper.clock() + self.keeper.confirm_timeout)
 
     def _unconfirmed(self, now: float) -> None:
-        if self.unconfirmed and not self.over:
-            self._break(self.outlet.drop, "a subscription was not confirmed by the handler in time")
+        if self.unconfirmed:
+            self.break_off(self.outlet.drop, "a subscription was not confirmed by the handler in time")
 
     def _upkeep(self) -> Upkeep:
         extras = self._more()
@@ -547,15 +549,16 @@ class WebSocketSession:
             self.keeper.wheel.set(extras.closing, self.keeper.clock() + CLOSE_TIMEOUT)
 
     def _close_expired(self, now: float) -> None:
-        if not self.over:
-            self._break(self.outlet.drop, f"the client does not {'read' if self.peer_closed else 'answer'} a close")
+        self.break_off(self.outlet.drop, f"the client does not {'read' if self.peer_closed else 'answer'} a close")
 
-    def _break(self, say: Callable[[str], None], why: str) -> None:
-        """Have done with both sides, without a close."""
+    def break_off(self, report: Callable[[str], None], why: str) -> None:
+        """Drop both sides without a close frame, unless it is over; ``report(why)`` ends the client's connection."""
+        if self.over:
+            return
         self._leave()
         if self.leg is not None and not self._detached:
             self.leg.client_lost()
-        say(why)
+        report(why)
 
     def _finish(self) -> None:
         """Both sides have closed."""
@@ -575,9 +578,8 @@ class WebSocketSession:
             self.outlet.drop(why)
 
     def give_up(self) -> None:
-        """A bug of ours hit it: both sides are dropped."""
-        if not self.over:
-            self._break(self.outlet.drop, "a bug in gripproxy")
+        """Drop both sides: a bug hit it."""
+        self.break_off(self.outlet.drop, "a bug in gripproxy")
 
     def drain(self) -> None:
         """The process ends: close with 1001 (RFC 6455 §7.4.1)."""
@@ -586,8 +588,7 @@ class WebSocketSession:
 
     def _leave(self) -> None:
         self.over = True
-        extras = self.extras
-        if extras is not None:
+        if (extras := self.extras) is not None:
             for alarm in (extras.closing, extras.confirming):
                 if alarm is not None:
                     self.keeper.wheel.cancel(alarm)

@@ -185,7 +185,7 @@ class Room:
         self.worker._link = end
         self.worker.table.announce(self.worker.epoch, str(self.number))
         if self.before:
-            self.worker._recover()
+            self.worker.recover()
         self.before = True
 
     def notice(self) -> None:

@@ -375,17 +375,17 @@ class TestTheTest:
         self.caught(nobody, self.one(PlainPoll), update=False)
 
     async def test_no_recovery_after_an_overflow(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Worker, "_recover", lambda worker: None)
+        monkeypatch.setattr(Worker, "recover", lambda worker: None)
         self.caught(subscribed, lambda house: self.one()(house) | {"trouble": [overflow()]})
 
     async def test_a_request_under_way_that_does_not_count_at_a_restart(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        recover = Worker._recover
+        recover = Worker.recover
 
         def forgetful(worker: Worker) -> None:
             recover(worker)
             worker.recovered = float("-inf")
 
-        monkeypatch.setattr(Worker, "_recover", forgetful)
+        monkeypatch.setattr(Worker, "recover", forgetful)
         self.caught(subscribed, lambda house: slow(house, Poll))
 
     async def test_an_item_that_is_delivered_twice(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -83,6 +84,15 @@ class Future:
         self._done, self.result = True, result
 
 
+class Socket:
+    """A socket without a descriptor: the kernel cannot be asked about it."""
+
+    family = socket.AF_INET
+
+    def fileno(self) -> int:
+        return -1
+
+
 class Transport:
     """One end of a TCP connection that keeps what is written. ``protocol`` hears of its end when the test runs it."""
 
@@ -139,7 +149,7 @@ class Transport:
         self.eof_written = True
 
     def get_extra_info(self, name: str) -> Any:
-        return {"peername": ("192.0.2.1", 4000), "socket": object()}.get(name)
+        return {"peername": ("192.0.2.1", 4000), "socket": Socket()}.get(name)
 
     def lose(self) -> None:
         """The connection is gone."""
