@@ -15,10 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final, Protocol
 
-__all__ = ["ROUND", "Buffers", "Peer", "Stall"]
+__all__ = ["ROUND", "SMALL", "Buffers", "Peer", "Stall"]
 
 ROUND: Final = 10
 """Looks in which every connection has been looked at once."""
+
+SMALL: Final = 16 * 1024
+"""Bytes of a request's body up to which its client is not watched from the beginning: it is looked at in turn."""
 
 SLACK: Final = 16
 """One part in so many of the limit is free after it was passed: else the next write would pass it again."""

@@ -233,6 +233,7 @@ class Tally(Ledger):
             "connected-websocket": len(worker.sockets),
             "lag": round(max(0.0, lag) * 1000),
             "queue": queue,
+            "buffered": worker.buffers.total,
             "restarts": self._restarts,
             "held-response": self.holding[RESPONSE],
             "held-stream": self.holding[STREAM],

@@ -159,6 +159,11 @@ class Metrics:
         yield single("accept_pauses", "Times accepting paused for want of descriptors", of("accept-pauses"))
         yield single("bad_clients", "Clients disconnected for what they sent or did not send", of("bad-clients"))
         yield single("slow_clients", "Clients cut off because they did not read", of("slow-clients"))
+        stalled = {side: of(f"stalled-{side}") for side in ("client", "backend")}
+        yield labelled("websockets_stalled", "WebSockets dropped because one side took nothing", "side", stalled)
+        yield single("buffer_cuts", "Clients cut off because too much waited in a worker", of("buffer-cuts"))
+        waiting = sum(gauges.get("buffered", 0) for gauges in exchange.gauges.values())
+        yield GaugeMetricFamily(self._prefix + "buffered_bytes", "Bytes that wait for slow peers", value=waiting)
         held = {mode: of(f"held-{mode}") for mode in MODES}
         yield labelled("holds", "Requests held", "mode", held)
         yield present("held", "Requests held now", "mode", "held", MODES)

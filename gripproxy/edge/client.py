@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from gripproxy.edge.encoding import error_response, stream_head, whole
+from gripproxy.edge.encoding import bad_request, error_response, stream_head, whole
 from gripproxy.edge.exchange import Exchange
 from gripproxy.edge.holding import request_uri
 from gripproxy.edge.opening import Opening
@@ -240,13 +240,7 @@ class ClientConnection(asyncio.Protocol):
             # An answer now would be taken for the one in flight.
             self.abort()
             return
-        text = str(error)
-        if error.status == 400:
-            text = f"Failed to parse request: {text}"
-        response = error_response(error.status, text)
-        if error.status == 405:
-            response.headers.append((b"Allow", b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH"))
-        self._close_with(response)
+        self._close_with(bad_request(error.status, str(error)))
 
     def _close_with(self, response: Response) -> None:
         tally = self._worker.tally

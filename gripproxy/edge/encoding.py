@@ -6,7 +6,7 @@ from typing import Final
 
 from gripproxy.grip.response import Response, phrase
 
-__all__ = ["chunked_lines", "error_response", "framing_lines", "stream_head", "whole"]
+__all__ = ["bad_request", "chunked_lines", "error_response", "framing_lines", "stream_head", "whole"]
 
 _FRAMING: Final = frozenset((b"content-length", b"transfer-encoding", b"connection", b"keep-alive"))
 
@@ -14,6 +14,14 @@ _FRAMING: Final = frozenset((b"content-length", b"transfer-encoding", b"connecti
 def error_response(status: int, text: str) -> Response:
     """Return one of our own errors (docs/grip.md §2.6): text/plain, the text and a newline."""
     return Response(status, phrase(status), [(b"Content-Type", b"text/plain")], text.encode() + b"\n")
+
+
+def bad_request(status: int, text: str) -> Response:
+    """Return the answer to what is no request: ``text`` says why, ``status`` is 400, 405 or what fits better."""
+    response = error_response(status, f"Failed to parse request: {text}" if status == 400 else text)
+    if status == 405:
+        response.headers.append((b"Allow", b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH"))
+    return response
 
 
 def _lines(minor: int, response: Response) -> list[bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gripproxy.buffers import SMALL
 from gripproxy.edge.backend import BackendConnection, HostPool, kind_of
 from gripproxy.edge.decoding import BodyDecoder, DecodingError
 from gripproxy.edge.encoding import error_response, framing_lines
@@ -45,8 +46,6 @@ NEVER: Final = float("inf")
 # Ways of a response.
 WAITING, RELAY, BUFFER, THROUGH = range(4)
 """No head yet; relayed as it comes; GRIP and buffered whole; GRIP stream too large to buffer, relayed, then held."""
-
-CHECK_TEXT: Final = "Served by gripproxy, licensed under the Apache License 2.0."
 
 
 class Exchange:
@@ -110,7 +109,7 @@ class Exchange:
         """Find the route and send the request to its first target."""
         request, worker = self.request, self._worker
         if request.check:
-            self._respond(error_response(200, CHECK_TEXT))
+            self._respond(error_response(200, "Served by gripproxy, licensed under the Apache License 2.0."))
             return
         settings = worker.forward_settings
         self.secure = is_secure(request, self.client.secure, settings) if settings.accept_proto else self.client.secure
@@ -128,6 +127,8 @@ class Exchange:
         assert route is not None
         target = route.targets[self._index]
         forwarder = self.forwarder = self._worker.forwarder(route, self._index)
+        if self._kept_size > SMALL:
+            self._worker.buffers.watch(self.client)
         if not self._index:
             self.trusted = self._worker.forward_settings.upstream_key is not None and forwarder.trusted(request)
             if self.figures is NOBODY:
@@ -182,6 +183,7 @@ class Exchange:
         if backend is None:
             assert self._kept is not None
             self._kept.append(data)
+            self._worker.buffers.watch(self.client)
             if self._kept_size > UPLOAD_WAIT_MAX:
                 self.client.pause()
             return
@@ -204,8 +206,7 @@ class Exchange:
     def buffered(self) -> int:
         """Return how many bytes wait for the backend, or of it: of the request's body, and of a coded response."""
         size = self._kept_size if self._kept is not None else 0
-        if self._backend is not None:
-            size += self._backend.buffered()
+        size += self._backend.buffered() if self._backend is not None else 0
         return size + self._decoder.held if self._decoder is not None else size
 
     def on_request_blocked(self, blocked: bool) -> None:
@@ -586,10 +587,6 @@ class Exchange:
             self._worker.log.info("%s %s: %s", self.request.method, self.request.target, debug)
         self._worker.tally.responded(self.figures, status, reason, self.figures.answered)
         self._respond(error_response(status, shown))
-
-    def unavailable(self) -> None:
-        """The handler does not confirm holds."""
-        self._fail(500, "Accept service unavailable.", reason="unconfirmed")
 
     def _log(self, code: int) -> None:
         worker = self._worker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -183,6 +184,29 @@ class TestCounters:
         assert house.worker.turned_away == 4
         start = "client 192.0.2.1:4000 refused: too many (client_maxconn; "
         assert [text for _, text in lines.take()] == [f"{start}{n} refused so far)" for n in (1, 4)]
+
+    def test_stalled_websockets_are_one_line_a_second_and_side(self, lines: Lines, house: House) -> None:
+        client: Any = house.browser().connection
+        for side in ("client", "backend", "client"):
+            house.worker.stalled(client, side, 10, "60")
+        house.pass_time(1.1)
+        house.worker.stalled(client, "client", 10, "61")
+        assert house.worker.stalls == {"client": 3, "backend": 1}
+        assert house.worker.totals()["stalled-client"] == 3
+        start = "WebSocket stalled, dropped: client=192.0.2.1:4000"
+        assert lines.take() == [
+            (WARNING, f"{start} side=client waiting=10 seconds=60 key=ws_stall_timeout dropped=1"),
+            (WARNING, f"{start} side=backend waiting=10 seconds=60 key=ws_stall_timeout dropped=1"),
+            (WARNING, f"{start} side=client waiting=10 seconds=61 key=ws_stall_timeout dropped=3"),
+        ]
+
+    def test_clients_for_whom_too_much_waits_are_one_line_a_second(self, lines: Lines, house: House) -> None:
+        client = house.browser().connection
+        for _ in range(3):
+            house.worker.overfull(client, 10, 300)
+        assert house.worker.totals()["buffer-cuts"] == 3
+        start = "buffers full, client cut off: client=192.0.2.1:4000 waiting=10 total=300"
+        assert lines.take() == [(WARNING, f"{start} buffers_max=256000000 cut=1")]
 
     def test_dropped_deliveries_are_one_line(self, lines: Lines, worker: Worker) -> None:
         worker.deliveries_dropped(2)

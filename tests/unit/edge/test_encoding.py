@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gripproxy.edge.encoding import error_response, stream_head, whole
+from gripproxy.edge.encoding import bad_request, error_response, stream_head, whole
 from gripproxy.grip.response import Response
 
 FRAMING = [(b"Content-Length", b"99"), (b"transfer-encoding", b"x"), (b"Connection", b"x"), (b"Keep-Alive", b"x")]
@@ -47,3 +47,13 @@ class TestStreamHead:
 
 def test_an_error_is_text_with_a_line_end() -> None:
     assert error_response(502, "No.") == Response(502, b"Bad Gateway", [(b"Content-Type", b"text/plain")], b"No.\n")
+
+
+class TestBadRequest:
+    @pytest.mark.parametrize(
+        ("status", "text"), [(400, b"Failed to parse request: why\n"), (405, b"why\n"), (431, b"why\n")]
+    )
+    def test_says_why(self, status: int, text: bytes) -> None:
+        response = bad_request(status, "why")
+        assert (response.code, response.body) == (status, text)
+        assert any(name == b"Allow" for name, _ in response.headers) is (status == 405)

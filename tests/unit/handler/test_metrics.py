@@ -98,8 +98,10 @@ def test_what_workers_tell(house: House) -> None:
             "link-requests": 1,
             "questions": 8,
             "slow-clients": 6,
+            "stalled-backend": 3,
+            "buffer-cuts": 4,
         },
-        {"held-stream": 5, "connected-http": 8, "connected-websocket": 2},
+        {"buffered": 500, "held-stream": 5, "connected-http": 8, "connected-websocket": 2},
     )
     samples = house.samples()
     assert samples["pp_connections_opened_total{kind=http}"] == 9
@@ -117,6 +119,10 @@ def test_what_workers_tell(house: House) -> None:
     assert samples["pp_recovery_requests_total{kind=link}"] == 1
     assert samples["pp_recovery_requests_total{kind=socket}"] == 8
     assert samples["pp_slow_clients_total"] == 6
+    assert samples["pp_websockets_stalled_total{side=backend}"] == 3
+    assert samples["pp_websockets_stalled_total{side=client}"] == 0
+    assert samples["pp_buffer_cuts_total"] == 4
+    assert samples["pp_buffered_bytes"] == 500
 
 
 def test_every_reason_of_a_drop_is_there_from_the_beginning(house: House) -> None:
