@@ -44,19 +44,9 @@ class ClientConnection(asyncio.Protocol):
     """One client. Implements ``gripproxy.edge.parser.RequestOwner`` and ``gripproxy.sessions.outlet.Outlet``."""
 
     __slots__ = (
-        "_ahead",
-        "_exchange",
-        "_flags",
-        "_gone",
-        "_hold",
-        "_packed",
-        "_parser",
-        "_queue",
-        "_worker",
-        "deadline",
-        "secure",
-        "transport",
-    )
+        "_ahead", "_exchange", "_flags", "_gone", "_hold", "_packed", "_parser", "_queue", "_worker",
+        "deadline", "secure", "transport",
+    )  # fmt: skip
 
     def __init__(self, worker: Worker, secure: bool) -> None:
         self._worker = worker
