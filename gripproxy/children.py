@@ -23,9 +23,11 @@ from gripproxy.process import (
     OWNED_VARIABLE,
     RESTARTS_VARIABLE,
     RETIRING_VARIABLE,
+    ROUTES_VARIABLE,
     RUNNER_SIGNALS,
     child_variable,
     owned_variable,
+    routes_order,
 )
 
 __all__ = ["Command", "Process", "default_command", "describe_status", "make_processes"]
@@ -75,6 +77,10 @@ class Process:
         self.popen: subprocess.Popen[bytes] | None = None
         self.shutdown_timeout = 0.0
         """What the process knows as shutdown_timeout, in seconds."""
+        self.generation = 0
+        """Number of the newest routes that it was given; 0 for none."""
+        self.unanswered = 0
+        """Offers of routes that it has not answered."""
         self._starts = 0
         self._command = command
         self._listeners = listeners
@@ -108,13 +114,20 @@ class Process:
         """Whether there is a process that was not waited for yet."""
         return self.popen is not None
 
-    def start(self, config: Config, retiring: int = 0) -> None:
-        """Start the process, telling it how many workers retire.
+    def start(self, config: Config, retiring: int = 0, routes: tuple[int, int] | None = None) -> None:
+        """Start the process.
 
-        Raises OSError if that cannot be done (no memory, no more processes).
+        Args:
+            config: of the service.
+            retiring: workers that retire, for the handler.
+            routes: descriptor and generation of the routes, for a worker.
+
+        Raises:
+            OSError: that cannot be done (no memory, no more processes).
         """
         settings = config.runner
         self.shutdown_timeout = settings.shutdown_timeout
+        self.generation, self.unanswered = routes[1] if routes is not None else 0, 0
         ours, theirs = socket.socketpair()
         with theirs:
             descriptors = [theirs.fileno(), *(listener.sock.fileno() for listener in self._listeners)]
@@ -126,6 +139,9 @@ class Process:
             environment[RESTARTS_VARIABLE] = str(self._starts)
             environment[RETIRING_VARIABLE] = str(retiring)
             self._starts += 1
+            if routes is not None:
+                descriptors.append(routes[0])
+                environment[ROUTES_VARIABLE] = f"{routes[0]},{routes[1]}"
             if self._listeners:
                 environment[LISTENERS_VARIABLE] = listeners_variable(self._listeners)
             root = str(Path(__file__).resolve().parent.parent)
@@ -154,6 +170,16 @@ class Process:
         if self.sock is not None:
             with contextlib.suppress(OSError):
                 self.sock.send(line)
+
+    def offer(self, generation: int, descriptor: int) -> bool:
+        """Send the process new routes to prepare. Returns whether they are on their way: one that ends needs none."""
+        if self.sock is None:
+            return False
+        try:
+            socket.send_fds(self.sock, [routes_order(generation)], [descriptor])
+        except OSError:
+            return False
+        return True
 
     def read(self) -> bytes | None:
         """Return the signs of life that have come; None if there are none now, empty if none will come any more."""

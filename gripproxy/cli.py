@@ -18,7 +18,6 @@ from gripproxy.exposure import exposures, shipped_keys
 from gripproxy.listeners import ListenError, for_worker
 from gripproxy.log import log
 from gripproxy.process import Child, as_the_runner, raise_file_limit
-from gripproxy.routes_file import RoutesFile
 
 __all__ = ["main"]
 
@@ -173,10 +172,10 @@ def _open_log(config: Config, process: str) -> None:
 
 def _run(config: Config) -> int:
     from gripproxy import runner
+    from gripproxy.distribution import read_first
 
-    # a routes file that is not there stops the start here, with one message, and not in every worker
-    RoutesFile.of(config).load()
-    return runner.run(config)
+    # routes that cannot be used stop the start here, with one message, before anything is opened
+    return runner.run(config, routes=read_first(config) if "worker" in config.services else None)
 
 
 def _worker(config: Config, number: int) -> int:

@@ -31,20 +31,26 @@ __all__ = [
     "CHILD_VARIABLE",
     "FILE_LIMIT_MAX",
     "OWNED_VARIABLE",
+    "PREPARED",
     "READY",
+    "REFUSED",
     "RESTARTS_VARIABLE",
     "RETIRING_VARIABLE",
+    "ROUTES_VARIABLE",
     "RUNNER_SIGNALS",
     "Child",
     "Watchdog",
     "as_the_runner",
     "child_variable",
+    "inherited_routes",
     "notify_supervisor",
     "owned_variable",
     "raise_file_limit",
     "restarts",
     "retire_order",
     "retiring_workers",
+    "routes_order",
+    "use_order",
 ]
 
 CHILD_VARIABLE: Final = "GRIPPROXY_CHILD"
@@ -61,12 +67,22 @@ RETIRING_VARIABLE: Final = "GRIPPROXY_RETIRING"
 """Environment variable from the runner to the handler: how many workers are there besides those of the configuration,
 because they retire and still hold clients."""
 
+ROUTES_VARIABLE: Final = "GRIPPROXY_ROUTES"
+"""Environment variable from the runner to a worker: ``descriptor,generation`` of the routes it starts with. That is
+a file in memory: a worker reads no routes file, which could stall it, and all workers have the same routes."""
+
 BEAT_INTERVAL: Final = 1.0
 """Seconds between two beats (a quarter of the beat timeout, if that is shorter)."""
 
 BEAT: Final = b"."
 READY: Final = b"+"
-"""What a child writes: READY once when it serves, BEAT each second."""
+PREPARED: Final = b"="
+REFUSED: Final = b"!"
+"""What a child writes: READY once when it serves, BEAT each second, and for each ``routes_order`` either PREPARED, or
+REFUSED if it had no descriptor left to get the routes with."""
+
+_DESCRIPTORS: Final = 16
+"""Descriptors taken in with one read from the runner; it sends one with each order of routes."""
 
 RUNNER_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2})
 """Blocked by the runner while it starts a child, so that one that comes early waits until the child can obey it
@@ -114,6 +130,35 @@ def as_the_runner(config: Config) -> Config:
 def retire_order(hold_time: float, spread: float) -> bytes:
     """Return what the runner writes to a worker that is to retire; see Child.start for the times, in seconds."""
     return f"{hold_time!r} {spread!r}\n".encode()
+
+
+def routes_order(generation: int) -> bytes:
+    """Return what the runner writes to a worker, with the descriptor of new routes, for it to prepare them."""
+    return b"routes %d\n" % generation
+
+
+def use_order(generation: int) -> bytes:
+    """Return what the runner writes when all workers have prepared the routes: that they count from now on."""
+    return b"use %d\n" % generation
+
+
+def inherited_routes() -> tuple[int, int] | None:
+    """Return descriptor and generation of the routes that the runner gave this process, None without a runner.
+
+    The variable is taken out of the environment.
+
+    Raises:
+        ValueError: it cannot be right (it is the runner's, not for people to set).
+    """
+    value = os.environ.pop(ROUTES_VARIABLE, None)
+    if value is None:
+        return None
+    try:
+        descriptor, generation = map(int, value.split(","))
+        os.fstat(descriptor)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{ROUTES_VARIABLE}={value}: {error}; only the gripproxy command sets it") from error
+    return descriptor, generation
 
 
 def restarts() -> int:
@@ -209,6 +254,12 @@ class Child:
         self._on_stop: Callable[[], None] | None = None
         self._on_hangup: Callable[[], None] | None = None
         self._on_retire: Callable[[float, float], None] | None = None
+        self._on_routes: Callable[[int, int], None] | None = None
+        self._on_use: Callable[[int], None] | None = None
+        self._received = b""
+        """The beginning of an order; the runner writes short lines only."""
+        self._descriptors: list[int] = []
+        """Descriptors that came with orders which are not complete."""
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
@@ -243,6 +294,8 @@ class Child:
         *,
         ready: bool = True,
         on_retire: Callable[[float, float], None] | None = None,
+        on_routes: Callable[[int, int], None] | None = None,
+        on_use: Callable[[int], None] | None = None,
     ) -> None:
         """Beat from now on, and listen for what the process has to do.
 
@@ -252,8 +305,11 @@ class Child:
         ``ready=False``: the process does not serve yet; call ``ready`` when it does.
         ``on_retire(hold_time, spread)``: a successor serves. The process takes no new clients, keeps those it holds for
         ``hold_time`` seconds, lets them go within ``spread`` seconds more, and ends.
+        ``on_routes(generation, descriptor)``: there are new routes; it owns the descriptor and calls ``prepared`` when
+        it could use them. ``on_use(generation)``: they count from now on.
         """
         self._loop, self._on_stop, self._on_hangup, self._on_retire = loop, on_stop, on_hangup, on_retire
+        self._on_routes, self._on_use = on_routes, on_use
         loop.add_signal_handler(signal.SIGTERM, self._stop, "SIGTERM")
         loop.add_signal_handler(signal.SIGHUP, self._hangup)
         # The runner's own; one that was sent to the whole group must not end anybody.
@@ -318,19 +374,48 @@ class Child:
     def _readable(self) -> None:
         assert self._sock is not None
         try:
-            data = self._sock.recv(4096)
+            data, descriptors, _, _ = socket.recv_fds(self._sock, 4096, _DESCRIPTORS)
         except BlockingIOError:
             return
         except OSError:
-            data = b""
+            data, descriptors = b"", []
         if not data:
             if self._loop is not None:
                 self._loop.remove_reader(self._sock.fileno())
             self._stop("the runner is gone")
+            return
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        self._descriptors += descriptors
+        *orders, self._received = (self._received + data).split(b"\n")
+        for order in orders:
+            self._obey(order)
+
+    def catch_up(self) -> None:
+        """Obey now what the runner has written since it started this process."""
+        if self._sock is not None:
+            self._readable()
+
+    def _obey(self, order: bytes) -> None:
+        word, *values = order.split()
+        if word == b"routes":
+            if not self._descriptors:
+                log.error("new routes were refused: no file descriptor is left for them")
+                self._send(REFUSED)
+            elif self._on_routes is None or self.stop_reason is not None:
+                os.close(self._descriptors.pop(0))
+                self.prepared()
+            else:
+                self._on_routes(int(values[0]), self._descriptors.pop(0))
+        elif word == b"use":
+            if self._on_use is not None:
+                self._on_use(int(values[0]))
         elif self._on_retire is not None and self.stop_reason is None:
-            # One short line, written at once, the only one there ever is.
-            hold_time, spread = map(float, data.split(b"\n")[0].split())
-            self._on_retire(hold_time, spread)
+            self._on_retire(float(word), float(values[0]))
+
+    def prepared(self) -> None:
+        """Answer an order of routes: they can be used at once, or others that came later replace them."""
+        self._send(PREPARED)
 
     def _stop(self, reason: str) -> None:
         if self.stop_reason is not None:

@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, Generic, Protocol, TypeVar
 
-from gripproxy.config import Config, ConfigError, load_config
+from gripproxy.config import Config, load_config
 from gripproxy.life import Life, State
 from gripproxy.routes_file import RoutesFile
+from gripproxy.routes_watch import Reading
 
 __all__ = ["OWNED", "Reload", "adopt", "load_again", "needs_restart"]
 
@@ -30,16 +31,16 @@ OWNED: Final = (
 """Keys that the runner decides about at its start: sockets it has opened, and what it runs."""
 
 
-def load_again(config: Config) -> Config:
-    """Return the configuration as the files and the same command line say now, routes included in what is checked.
+def load_again(config: Config) -> tuple[Config, Reading]:
+    """Return the configuration as the files and the same command line say now, and the routes.
 
-    Raises ConfigError, with file and line.
+    Raises:
+        ConfigError: one of them cannot be used, with file and line.
     """
     fresh = load_config(config.path, **dataclasses.asdict(config.overrides))
-    routes = RoutesFile.of(fresh).load()
-    if routes.damage:
-        raise ConfigError(None, None, routes.damage)
-    return fresh
+    source = RoutesFile.of(fresh)
+    data = source.read()
+    return fresh, Reading(data, source.parse(data))
 
 
 def needs_restart(config: Config, fresh: Config) -> list[str]:

@@ -19,8 +19,10 @@ from functools import partial
 from typing import Final
 
 from gripproxy import __version__
+from gripproxy.background import Call
 from gripproxy.children import Command, Process, default_command, describe_status, make_processes
 from gripproxy.config import Config, ConfigError, config_argv
+from gripproxy.distribution import READ_TIME, Distribution, read_first
 from gripproxy.exposure import exposures, shipped_keys
 from gripproxy.life import CONFIG_STATUS, Action, Life, State, Verdict
 from gripproxy.listeners import Listener, ListenError, close_all, open_listeners, remove_paths
@@ -28,6 +30,8 @@ from gripproxy.log import log
 from gripproxy.orders import Order, Orders, orders_path
 from gripproxy.process import READY, Watchdog, notify_supervisor, raise_file_limit, retire_order
 from gripproxy.reload import Reload, adopt, load_again, needs_restart
+from gripproxy.routes_file import RoutesFile
+from gripproxy.routes_watch import Reading
 
 __all__ = ["Runner", "run"]
 
@@ -57,10 +61,16 @@ at once: reloads in quick succession must not fill the memory."""
 class Runner:
     """Runs the service until it is told to stop or has to give up.
 
-    Arguments: ``config``; ``listeners`` one list per worker, already open; ``processes`` from make_processes.
+    Args:
+        config: of the service.
+        listeners: one list per worker, already open.
+        processes: from make_processes.
+        routes: that the service starts with; None if it has no workers.
     """
 
-    def __init__(self, config: Config, listeners: list[list[Listener]], processes: list[Process]) -> None:
+    def __init__(
+        self, config: Config, listeners: list[list[Listener]], processes: list[Process], routes: Reading | None = None
+    ) -> None:
         self.config = config
         self.listeners = listeners
         self.processes = processes
@@ -73,10 +83,15 @@ class Runner:
         """Who waits for the reload that goes on."""
         self._wanted: list[Order | None] = []
         """Reloads that are asked for and have not begun; None is a signal. One serves them all."""
+        self._reading: Call[tuple[Config, Reading]] | None = None
+        """The configuration, while it is read for a reload. In a thread: its file system may stall."""
+        self._reading_for: list[Order | None] = []
+        """Who waits for that; nobody any more when it has taken READ_TIME."""
         self._watchdog = Watchdog.of_systemd()
         self._selector = selectors.DefaultSelector()
         self._orders = Orders(self._selector, self._take_order)
         self._signals_in, self._signals_out = socket.socketpair()
+        self._routes = Distribution(RoutesFile.of(config), routes, self._wake) if routes is not None else None
 
     def run(self) -> int:
         """Run until the end. Returns the exit status: 0 if it was told to stop."""
@@ -98,6 +113,8 @@ class Runner:
             return self.failure
         finally:
             self._kill_all()
+            if self._routes is not None:
+                self._routes.close()
             self._orders.close()
             remove_paths(self.listeners)
             close_all(self.listeners)
@@ -129,9 +146,15 @@ class Runner:
             if all(process.life.state is State.ENDED for process in self.processes):
                 return True
         else:
+            if self._routes is not None:
+                self._routes.turn(self.processes, now)
             self._go_on_reloading()
         dues = [process.life.due for process in self.processes if process.life.due is not None]
         dues += self._watchdog.dues
+        if self._routes is not None and self.stopping_since is None:
+            dues += self._routes.dues
+        if self._reading_for and self._reading is not None:
+            dues.append(self._reading.began + READ_TIME)
         timeout = max(0.0, min(dues) - time.monotonic()) if dues else None
         for key, _ in self._selector.select(timeout):
             key.data()
@@ -142,7 +165,8 @@ class Runner:
     def _start(self, process: Process) -> None:
         process.life.started(time.monotonic())
         try:
-            process.start(self.config, self._retiring())
+            routes = self._routes.inherited if self._routes is not None and process.kind == "worker" else None
+            process.start(self.config, self._retiring(), routes)
         except OSError as error:
             log.error("%s cannot be started: %s", process.name, error)
             self._judge(process, 1, f"{process.name} could not be started")
@@ -162,6 +186,8 @@ class Runner:
         data = process.read()
         if data:
             process.life.heard(time.monotonic(), READY in data)
+            if self._routes is not None:
+                self._routes.heard(process, data)
             self._announce()
         elif data is not None:
             self._forget(process)
@@ -226,6 +252,11 @@ class Runner:
 
     # Signals
 
+    def _wake(self) -> None:
+        """Have the loop turn; called in other threads. No signal has the number 0."""
+        with contextlib.suppress(OSError):  # full: it turns anyway; closed: it is over
+            self._signals_out.send(b"\0")
+
     def _take_signals(self) -> None:
         for number in self._signals_in.recv(4096):
             if number == signal.SIGHUP:
@@ -243,6 +274,8 @@ class Runner:
         log.info("SIGHUP: passing it on to all processes")
         for process in self.processes:
             process.signal(signal.SIGHUP)
+        if self._routes is not None:
+            self._routes.read()
 
     def stop(self, reason: str = "") -> None:
         """Stop everything gracefully; called again after SECOND_SIGNAL: at once."""
@@ -256,10 +289,10 @@ class Runner:
             log.info("%s: stopping, within %g s", reason, self.config.runner.shutdown_timeout)
         notify_supervisor("STOPPING=1")
         self.stopping_since = now
-        for order in (*self._reloading, *self._wanted):
+        for order in (*self._reloading, *self._wanted, *self._reading_for):
             if order is not None:
                 self._orders.finish(order, "the service is being stopped")
-        self._reload, self._reloading, self._wanted = None, [], []
+        self._reload, self._reloading, self._wanted, self._reading_for = None, [], [], []
         self._orders.close()
         # From here on nobody may queue on sockets that only the runner holds: they would wait and then be reset.
         remove_paths(self.listeners)
@@ -294,15 +327,15 @@ class Runner:
             self._orders.finish(order, f"there is no order {' '.join(order.words)!r} here")
             return
         self._wanted.append(order)
-        if self._reload is not None or not self.announced:
+        if self._reload is not None or self._reading is not None or not self.announced:
             self._orders.progress(order, "waiting for the start that goes on")
 
     def _go_on_reloading(self) -> None:
         """Begin a reload that is wanted, or take the next step of the one that goes on."""
         # Those that have retired, and the successor of one that was given up.
         self.processes = [process for process in self.processes if process.life.state is not State.ENDED]
-        if self._reload is None and self._wanted and self.announced:
-            self._begin_reload()
+        if self._reload is None and self.announced and (self._wanted or self._reading is not None):
+            self._read_for_reload()
         if self._reload is None or not self._reload.advance():
             return
         failure = self._reload.failure
@@ -314,16 +347,38 @@ class Runner:
         for order in waiting:
             self._orders.finish(order, failure)
 
-    def _begin_reload(self) -> None:
-        wanted, self._wanted = self._wanted, []
-        orders = [order for order in wanted if order is not None]
-        try:
-            fresh = self._read_again()
-        except (ConfigError, ListenError) as error:
-            log.error("reload: %s; nothing has changed", error)
-            for order in orders:
-                self._orders.finish(order, str(error))
+    def _read_for_reload(self) -> None:
+        """Read the configuration beside the loop, then begin the reload; give up when that takes too long."""
+        if self._reading is None:
+            self._reading_for, self._wanted = self._wanted, []
+            self._reading = Call(self._read_again, self._wake, "configuration")
+        call = self._reading
+        if not call.over:
+            if time.monotonic() >= call.began + READ_TIME:
+                failed, self._reading_for, self._wanted = self._reading_for + self._wanted, [], []
+                if failed:
+                    self._refuse_reload(failed, f"the configuration cannot be read: no answer within {READ_TIME:g} s")
             return
+        orders, self._reading, self._reading_for = self._reading_for, None, []
+        if not orders:
+            return
+        try:
+            fresh, routes = call.result()
+            fault = self._routes.fault(routes) if self._routes is not None else ""
+        except (ConfigError, ListenError) as error:
+            fault = str(error)
+        if fault:
+            self._refuse_reload(orders, fault)
+        else:
+            self._begin_reload([order for order in orders if order is not None], fresh, routes)
+
+    def _refuse_reload(self, orders: list[Order | None], reason: str) -> None:
+        log.error("reload: %s; nothing has changed", reason)
+        for order in orders:
+            if order is not None:
+                self._orders.finish(order, reason)
+
+    def _begin_reload(self, orders: list[Order], fresh: Config, routes: Reading) -> None:
         warnings = [*fresh.warnings, *exposures(fresh), *shipped_keys(fresh)]
         changed = needs_restart(self.config, fresh)
         if changed:
@@ -331,6 +386,8 @@ class Runner:
         for warning in warnings:
             log.warning("reload: %s", warning)
         self.config = adopt(self.config, fresh)
+        if self._routes is not None:
+            self._routes.change(RoutesFile.of(self.config), routes, time.monotonic())
         with contextlib.suppress(OSError):  # the log file cannot be opened again: the old one stays
             _open_log(self.config)
         serving = [each for each in self.processes if each.life.state not in (State.RETIRING, State.STOPPING)]
@@ -344,12 +401,13 @@ class Runner:
             for order in orders:
                 self._orders.progress(order, text)
 
-    def _read_again(self) -> Config:
-        fresh = load_again(self.config)
+    def _read_again(self) -> tuple[Config, Reading]:
+        """Read and check what a reload needs, in a thread."""
+        fresh, routes = load_again(self.config)
         for listener in self.listeners[0] if self.listeners else []:
             if listener.tls:
                 _check_certificate(fresh, listener)
-        return fresh
+        return fresh, routes
 
     def succeed(self, old: Process) -> Process:
         """Start a successor of ``old``; for gripproxy.reload, as the next three."""
@@ -428,14 +486,29 @@ def _open_log(config: Config) -> None:
     log.configure(config.log_level("runner"), config.log_file, config.runner.log_format == "json", process="runner")
 
 
-def run(config: Config, argv: Sequence[str] | None = None, command: Command = default_command) -> int:
+def run(
+    config: Config,
+    argv: Sequence[str] | None = None,
+    command: Command = default_command,
+    routes: Reading | None = None,
+) -> int:
     """Run the whole service until it is told to stop.
 
-    Arguments: ``config``; ``argv`` options that make children load the same configuration (default: worked out from
-    it); ``command`` makes the children's commands (tests use another program). Returns the exit status: 0 after
-    SIGTERM or SIGINT, 2 if the configuration is wrong or a port is in use (the reason is on standard error), 1 if a
-    process cannot be kept running.
+    Args:
+        config: of the service.
+        argv: options that make children load the same configuration (default: worked out from it).
+        command: makes the children's commands (tests use another program).
+        routes: to start with; read here if None.
+
+    Returns:
+        The exit status: 0 after SIGTERM or SIGINT, 2 if the configuration is wrong or a port is in use (with the
+        reason on standard error), 1 if a process cannot be kept running.
+
+    Raises:
+        ConfigError: the service cannot start with its routes.
     """
+    if routes is None and "worker" in config.services:
+        routes = read_first(config)
     try:
         _open_log(config)
     except OSError as error:
@@ -460,4 +533,4 @@ def run(config: Config, argv: Sequence[str] | None = None, command: Command = de
     processes = make_processes(
         config, listeners, config_argv(config) if argv is None else argv, command, time.monotonic()
     )
-    return Runner(config, listeners, processes).run()
+    return Runner(config, listeners, processes, routes).run()

@@ -237,6 +237,7 @@ class Tally(Ledger):
             "restarts": self._restarts,
             "held-response": self.holding[RESPONSE],
             "held-stream": self.holding[STREAM],
+            "routes-generation": worker.routes_generation,
         }
         return {name: value for name, value in gauges.items() if value}
 

@@ -49,7 +49,6 @@ from gripproxy.pressure import Pressure
 from gripproxy.process import Child
 from gripproxy.retiring import ARRIVAL, Retirement
 from gripproxy.routes import Route, RouteTable
-from gripproxy.routes_file import RoutesFile
 from gripproxy.sessions.channels import ChannelTable
 from gripproxy.sessions.fanout import Fanout
 from gripproxy.sessions.keeper import Keeper, Updates
@@ -59,6 +58,7 @@ from gripproxy.sessions.stream import StreamHold
 from gripproxy.sessions.websocket import WebSocketSession
 from gripproxy.sessions.wheel import TICK, Wheel
 from gripproxy.tally import SERIAL_STEP, Tally
+from gripproxy.worker_routes import Signers, WorkerRoutes
 
 __all__ = ["Worker", "main"]
 
@@ -117,7 +117,7 @@ class Worker(Journal):
         self._link: Link | None = None
         self._stopped = loop.create_future()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._signers: dict[tuple[str, str], Signer | None] = {}
+        self._signers: Signers = {}
         self._told: dict[str, int] = {}
         self._gauges: dict[str, int] = {}
         self._counts_at = 0.0
@@ -184,51 +184,22 @@ class Worker(Journal):
         self.pool = BackendPool(
             loop, proxy.connect_timeout, proxy.backend_idle_timeout, target_context, config.policy()
         )
-        self._routes_file = RoutesFile.of(config)
-        self._routes_seen: tuple[int, ...] | None = None
-        self._routes_changed_at: float | None = None
+        self.route_source = WorkerRoutes(config, number, loop, self.use_routes)
         self.routes = RouteTable()
+        self.routes_generation = 0
+        """Number of the routes in use; with a runner all workers have the same."""
 
     # --- routes
 
     def load_routes(self) -> None:
-        """Read the routes; those in use stay if that fails. Raises ConfigError if it fails and there are none."""
-        self._routes_seen = self._routes_stamp()
-        try:
-            loaded = self._routes_file.load()
-            if loaded.damage and self.routes.routes:
-                raise ConfigError(None, None, loaded.damage)
-        except ConfigError as error:
-            if not self.routes.routes:
-                raise
-            log.error("%s; the routes stay as they were", error)
-            return
-        # Every worker reads them; one tells.
-        if self.number == 1 and not self.retiring:
-            for problem in loaded.problems:
-                log.warning("%s", problem)
-            log.info("routes loaded: %d", len(loaded.table.routes))
-        self.routes = loaded.table
+        """Take the routes to start with. Raises ConfigError if there are none that can be used."""
+        self.route_source.load()
 
-    def _routes_stamp(self) -> tuple[int, ...] | None:
-        path = self._routes_file.path
-        if path is None:
-            return None
-        try:
-            stat = os.stat(path)
-        except OSError:
-            return None
-        return (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-
-    def _watch_routes(self, now: float) -> None:
-        """Load again one second after a change was seen, so that a file written in pieces is read whole (§1.7)."""
-        stamp = self._routes_stamp()
-        if stamp is not None and stamp != self._routes_seen:
-            self._routes_seen = stamp
-            self._routes_changed_at = now
-        elif self._routes_changed_at is not None:
-            self._routes_changed_at = None
-            self.load_routes()
+    def use_routes(self, table: RouteTable, generation: int, signers: Signers) -> None:
+        """Use these routes from now on, and their signers; requests keep the Route they found."""
+        self.routes, self.routes_generation = table, generation
+        usual = (self.config.proxy.sig_key, self.config.proxy.sig_iss)
+        self._signers = {usual: self._signers[usual], **signers}
 
     def signer(self, key: str, issuer: str) -> Signer | None:
         """Return the signer of a key as the config writes it; None for an empty key. Raises KeyProblem."""
@@ -456,7 +427,6 @@ class Worker(Journal):
         self.pool.sweep(now)
         self.buffers.look(now)
         self.accepting.look()
-        self._watch_routes(now)
         self._tell_totals()
 
     def _tell_totals(self) -> None:
@@ -475,7 +445,20 @@ class Worker(Journal):
         self.load_routes()
         loop = self.loop
         log.attach(loop)
-        child.start(loop, self.stop, self.hangup, ready=False, on_retire=self.retire)
+        routes = self.route_source
+        routes.watch(child)
+        child.start(
+            loop,
+            self.stop,
+            self.hangup,
+            ready=False,
+            on_retire=self.retire,
+            on_routes=routes.offered,
+            on_use=routes.use,
+        )
+        # What was loaded while this process was starting counts for its first request.
+        child.catch_up()
+        await routes.settle()
         self._tasks.add(loop.create_task(self._keep_link(), name="pipe to the handler"))
         handshake = self.config.proxy.client_tls_timeout
         if any(listener.tls for listener in listeners):
@@ -494,8 +477,8 @@ class Worker(Journal):
         return 0
 
     def hangup(self) -> None:
-        """SIGHUP: read the routes again."""
-        self.load_routes()
+        """SIGHUP: read the routes again, if the runner does not."""
+        self.route_source.hangup()
 
     def _tell_retiring(self) -> None:
         if self.retiring:

@@ -233,6 +233,11 @@ class Metrics:
         queues = GaugeMetricFamily(
             self._prefix + "pipe_queue_length", "Messages waiting between handler and worker", labels=["worker", "to"]
         )
+        generations = GaugeMetricFamily(
+            self._prefix + "routes_generation",
+            "Number of the routes in use, counted from the start: the same in all workers of a runner",
+            labels=["worker"],
+        )
         lag.add_metric(["handler"], round(self._lag(), 3))
         restarts.add_metric(["handler"], self._restarts)
         # While a worker retires there are two of its number: the worse of them counts.
@@ -246,4 +251,5 @@ class Metrics:
             restarts.add_metric([f"worker {number}"], worst.get("restarts", 0))
             queues.add_metric([number, "worker"], worst["queued"])
             queues.add_metric([number, "handler"], worst.get("queue", 0))
-        yield from (lag, restarts, queues)
+            generations.add_metric([number], worst.get("routes-generation", 0))
+        yield from (lag, restarts, queues, generations)

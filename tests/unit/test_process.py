@@ -16,15 +16,19 @@ from gripproxy.config import load_config
 from gripproxy.process import (
     CHILD_VARIABLE,
     OWNED_VARIABLE,
+    ROUTES_VARIABLE,
     Child,
     Watchdog,
     as_the_runner,
     child_variable,
+    inherited_routes,
     notify_supervisor,
     owned_variable,
     restarts,
     retire_order,
     retiring_workers,
+    routes_order,
+    use_order,
 )
 
 TIMEOUT = 10.0
@@ -85,10 +89,32 @@ class Ends:
         self.stops: list[str | None] = []
         self.hangups = 0
         self.retirements: list[tuple[float, float]] = []
+        self.offers: list[tuple[int, bytes]] = []
+        self.uses: list[int] = []
 
     def start(self, ready: bool = True) -> None:
         loop: Any = self.loop
-        self.child.start(loop, self.on_stop, self.on_hangup, ready=ready, on_retire=self.on_retire)
+        self.child.start(
+            loop,
+            self.on_stop,
+            self.on_hangup,
+            ready=ready,
+            on_retire=self.on_retire,
+            on_routes=self.on_routes,
+            on_use=self.uses.append,
+        )
+
+    def on_routes(self, generation: int, descriptor: int) -> None:
+        self.offers.append((generation, os.pread(descriptor, 100, 0)))
+        assert not os.get_inheritable(descriptor)
+        os.close(descriptor)
+
+    def offer(self, generation: int, data: bytes) -> None:
+        """The runner offers routes."""
+        descriptor = os.memfd_create("routes")
+        os.write(descriptor, data)
+        socket.send_fds(self.runner, [routes_order(generation)], [descriptor])
+        os.close(descriptor)
 
     def on_retire(self, hold_time: float, spread: float) -> None:
         self.retirements.append((hold_time, spread))
@@ -175,6 +201,74 @@ def test_a_child_that_stops_need_not_retire(ends: Ends) -> None:
     ends.runner.sendall(retire_order(60.0, 0.5))
     ends.readable()
     assert ends.retirements == []
+
+
+class TestRoutes:
+    def test_they_are_offered_answered_and_used(self, ends: Ends) -> None:
+        ends.start()
+        ends.runner.recv(10)
+        ends.offer(2, b"* test")
+        ends.readable()
+        assert ends.offers == [(2, b"* test")]
+        ends.child.prepared()
+        assert ends.runner.recv(10) == b"="
+        ends.runner.sendall(use_order(2))
+        ends.readable()
+        assert ends.uses == [2]
+
+    def test_orders_that_come_together_and_in_pieces(self, ends: Ends) -> None:
+        ends.start()
+        ends.offer(2, b"two")
+        ends.runner.sendall(use_order(2))
+        ends.offer(3, b"three")
+        ends.runner.sendall(b"use")
+        for _ in range(3):
+            ends.readable()
+        assert ends.uses == [2]
+        ends.runner.sendall(b" 3\n" + retire_order(1.0, 2.0))
+        ends.readable()
+        assert (ends.offers, ends.uses) == ([(2, b"two"), (3, b"three")], [2, 3])
+        assert ends.retirements == [(1.0, 2.0)]
+
+    def test_what_came_while_the_process_was_starting(self, ends: Ends) -> None:
+        ends.offer(2, b"two")
+        ends.start()
+        ends.child.catch_up()
+        assert ends.offers == [(2, b"two")]
+
+    def test_without_a_descriptor_they_are_refused(self, ends: Ends) -> None:
+        ends.start()
+        ends.runner.recv(10)
+        # As a process at its limit of open files sees it: the line comes, its descriptor does not.
+        ends.runner.sendall(routes_order(2))
+        ends.readable()
+        assert ends.offers == []
+        assert ends.runner.recv(10) == b"!"
+
+    def test_a_child_that_stops_needs_none_and_says_so(self, ends: Ends) -> None:
+        ends.start()
+        ends.runner.recv(10)
+        ends.loop.signal(signal.SIGTERM)
+        before = len(os.listdir("/proc/self/fd"))
+        ends.offer(2, b"two")
+        ends.readable()
+        assert ends.offers == []
+        assert ends.runner.recv(10) == b"="
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    def test_those_it_starts_with(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert inherited_routes() is None
+        descriptor = os.memfd_create("routes")
+        monkeypatch.setenv(ROUTES_VARIABLE, f"{descriptor},7")
+        assert inherited_routes() == (descriptor, 7)
+        assert inherited_routes() is None
+        os.close(descriptor)
+
+    @pytest.mark.parametrize("value", ["", "x", "1", "99999,1", "-1,1"])
+    def test_a_variable_that_cannot_be_right(self, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+        monkeypatch.setenv(ROUTES_VARIABLE, value)
+        with pytest.raises(ValueError, match="only the gripproxy command sets it"):
+            inherited_routes()
 
 
 def test_the_runners_death_is_noticed_at_the_socket(ends: Ends) -> None:

@@ -138,7 +138,8 @@ class TestConfig:
     def test_the_files_are_read_again_with_the_same_command_line(self, tmp_path: pathlib.Path) -> None:
         config = self.load(tmp_path, "[proxy]\nsig_iss=one\n")
         (tmp_path / "g.conf").write_text("[proxy]\nsig_iss=two\n")
-        fresh = load_again(config)
+        fresh, reading = load_again(config)
+        assert reading.data == b"* test\n"
         assert (config.proxy.sig_iss, fresh.proxy.sig_iss) == ("one", "two")
         assert fresh.overrides == config.overrides
         assert fresh.runner.http_port == ("8000",)

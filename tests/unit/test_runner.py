@@ -13,6 +13,7 @@ from gripproxy.runner import run
 
 
 def conf(folder: pathlib.Path, text: str) -> str:
+    (folder / "routes").write_text("* test\n")
     path = folder / "gripproxy.conf"
     path.write_text(f"[global]\nrundir={folder}/run\n{text}")
     return str(path)

@@ -253,9 +253,9 @@ class TestFigures:
         watched = Watched(watch=False)
         browser = watched.ask()
         tally = watched.house.worker.tally
-        assert tally.gauges(0) == {"connected-http": 1}
+        assert tally.gauges(0) == {"connected-http": 1, "routes-generation": 1}
         browser.transport.lose()
-        assert tally.gauges(0) == {}
+        assert tally.gauges(0) == {"routes-generation": 1}
 
 
 class Answered(Watched):

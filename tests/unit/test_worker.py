@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -97,44 +96,30 @@ class TestRoutes:
         loop = Loop()
         return Worker(config((), routesfile=str(path)), 2, loop)  # type: ignore[arg-type]
 
-    def targets(self, worker: Worker) -> list[str]:
-        return [str(target) for route in worker.routes.routes for target in route.targets]
-
-    def test_a_changed_file_is_read_again_a_second_after(self, tmp_path: Path) -> None:
-        path = tmp_path / "routes"
-        path.write_text("* one:1\n")
-        worker = self.worker(path)
-        worker.load_routes()
-        worker._watch_routes(1)
-        path.write_text("* two:2\nnonsense\n")
-        os.utime(path, (1, 1))
-        worker._watch_routes(2)
-        assert self.targets(worker) == ["one:1"]
-        path.write_text("* three:3\n")
-        os.utime(path, (2, 2))
-        worker._watch_routes(3)
-        assert self.targets(worker) == ["one:1"]
-        worker._watch_routes(4)
-        assert self.targets(worker) == ["three:3"]
-
-    def test_a_file_that_is_gone_keeps_the_routes(self, tmp_path: Path) -> None:
-        path = tmp_path / "routes"
-        path.write_text("* one:1\n")
-        worker = self.worker(path)
-        worker.load_routes()
-        path.unlink()
-        worker._watch_routes(1)
-        worker.hangup()
-        assert self.targets(worker) == ["one:1"]
-
     def test_a_file_that_never_was_is_an_error(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError):
             self.worker(tmp_path / "none").load_routes()
 
+    def test_new_routes_have_their_signers_and_lose_those_of_old_ones(self) -> None:
+        house = House("*,sig_key=one one:1")
+        for key in ("two", "three"):
+            house.worker.route_source.source.lines = (f"*,sig_key={key},sig_iss=me one:1",)
+            house.worker.load_routes()
+        assert house.worker.routes_generation == 3
+        usual = (house.worker.config.proxy.sig_key, house.worker.config.proxy.sig_iss)
+        assert set(house.worker._signers) == {usual, ("three", "me")}
+
+    def test_the_generation_is_told_to_the_handler(self) -> None:
+        house = House("* one:1")
+        house.worker.load_routes()
+        house.pass_time(1.1)
+        (gauges,) = [message[2] for message in house.pipe.take() if message[0] == pipe.STATS]
+        assert gauges["routes-generation"] == 2
+
     def test_a_held_request_keeps_its_route_by_id_over_a_reload(self) -> None:
         house = House("*,id=r one:1")
         browser = hold(house)
-        house.worker._routes_file.lines = ("*,id=other one:1", "never,id=r two:2")
+        house.worker.route_source.source.lines = ("*,id=other one:1", "never,id=r two:2")
         house.worker.load_routes()
         house.pool.idle.clear()
         house.hears((pipe.COMMAND, 0, "recover", {}))
@@ -146,7 +131,7 @@ class TestRoutes:
     def test_a_held_request_whose_route_is_gone(self) -> None:
         house = House("*,id=r one:1")
         browser = hold(house)
-        house.worker._routes_file.lines = ("*,id=other two:2",)
+        house.worker.route_source.source.lines = ("*,id=other two:2",)
         house.worker.load_routes()
         house.hears((pipe.COMMAND, 0, "recover", {}))
         house.pass_time(0.2)

@@ -326,9 +326,9 @@ class House:
         self.worker._link = link
         self.worker.load_routes()
         self.worker.table.announce(1, "1")
-        self.pipe.take()
         self.worker._tick()
         self.worker._sweep()
+        self.pipe.take()
 
     def browser(self, secure: bool = False) -> Browser:
         return Browser(self, secure)

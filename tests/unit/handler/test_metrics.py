@@ -182,7 +182,11 @@ def test_responses_of_too_many_routes_are_told_together(house: House) -> None:
 
 
 def test_processes(house: House) -> None:
-    house.links = [("1", 3, {"lag": 20, "restarts": 1}), ("1", 1, {"lag": 40}), ("2", 0, {"queue": 7})]
+    house.links = [
+        ("1", 3, {"lag": 20, "restarts": 1, "routes-generation": 4}),
+        ("1", 1, {"lag": 40}),
+        ("2", 0, {"queue": 7}),
+    ]
     samples = house.samples()
     assert samples["pp_event_loop_lag_seconds{process=handler}"] == 0.25
     assert samples["pp_event_loop_lag_seconds{process=worker 1}"] == 0.04
@@ -190,6 +194,8 @@ def test_processes(house: House) -> None:
     assert samples["pp_process_restarts_total{process=worker 1}"] == 1
     assert samples["pp_process_restarts_total{process=worker 2}"] == 0
     assert samples["pp_pipe_queue_length{to=worker,worker=1}"] == 3
+    assert samples["pp_routes_generation{worker=1}"] == 4
+    assert samples["pp_routes_generation{worker=2}"] == 0
     assert samples["pp_pipe_queue_length{to=handler,worker=2}"] == 7
 
 
