@@ -8,6 +8,7 @@ the shipped key), 2 if the service would not start.
 from __future__ import annotations
 
 import contextlib
+import os
 import ssl
 import sys
 from collections.abc import Sequence
@@ -239,6 +240,9 @@ def _clashes(config: Config) -> list[str]:
 
 def _pair(cert: str, key: str | None) -> str | None:
     """Return what is wrong with a certificate and its key, None if they fit."""
+    for path in filter(None, (cert, key)):
+        if os.path.exists(path) and not os.path.isfile(path):
+            return f"{path} must be a regular file"
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, password=_no_password)
     except (OSError, ValueError) as error:

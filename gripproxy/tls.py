@@ -122,6 +122,10 @@ def _context(certificate: str, key: str, chain: str | None) -> ssl.SSLContext:
     # Nobody may make us compute handshakes for ever on one connection.
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
+    for path in filter(None, (certificate, key, chain)):
+        if not os.path.isfile(path):
+            # OpenSSL would wait for the writer of a FIFO, and the worker with it.
+            raise CertificateError(f"{path}: must be a regular file")
     try:
         if chain is None:
             context.load_cert_chain(certificate, key, password=_no_password)

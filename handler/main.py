@@ -290,6 +290,10 @@ def _tls(certificate: str, key: str) -> ssl.SSLContext | None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    for path in (certificate, key):
+        if os.path.exists(path) and not os.path.isfile(path):
+            # OpenSSL would wait for the writer of a FIFO.
+            raise BindError("control_tls_cert", certificate, f"{path} must be a regular file")
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import ssl
 
 from gripproxy.routes import Target
@@ -19,5 +21,9 @@ def target_context(target: Target) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if target.client_cert is not None:
+        for path in filter(None, (target.client_cert, target.client_key)):
+            if os.path.exists(path) and not os.path.isfile(path):
+                # OpenSSL would wait for the writer of a FIFO, and the worker with it.
+                raise OSError(errno.EINVAL, "must be a regular file", path)
         context.load_cert_chain(target.client_cert, target.client_key)
     return context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import os
 import pathlib
 
 import pytest
@@ -278,6 +279,11 @@ class TestCheck:
         setup.certificate("c")
         assert setup.warnings(conf) == []
         assert "  publishers: https://127.0.0.1:5 without a key" in setup.check(conf)[1]
+
+    def test_a_fifo_is_not_waited_for(self, setup: Setup) -> None:
+        os.mkfifo(setup.directory / "c.crt")
+        routes = "* a:1,ssl,client_cert=c.crt"
+        assert setup.warnings(routes=routes) == ["routes:1: client_cert: c.crt must be a regular file"]
 
     def test_certificates_of_targets(self, setup: Setup) -> None:
         routes = "* a:1,ssl,client_cert=c.crt,client_key=c.key"

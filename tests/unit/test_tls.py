@@ -9,6 +9,7 @@ import ssl
 import pytest
 from cryptography import x509
 
+from gripproxy.log import log
 from gripproxy.tls import CertificateError, Certificates, server_context
 from tests.certificates import make_certificate
 
@@ -135,6 +136,21 @@ def test_an_unusable_renewal_keeps_the_one_in_use_and_is_told_once(
     make_certificate(certs, "www.example.com", "whole")
     touch(certs / "www.example.com.crt", 2)
     assert shown(context, "www.example.com") == "whole"
+
+
+@pytest.mark.parametrize("ending", ["crt", "key"])
+def test_a_fifo_in_place_of_a_file_is_not_waited_for(
+    certs: pathlib.Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors: list[str] = []
+    monkeypatch.setattr(log, "error", lambda text, *values: errors.append(text % values))
+    found = Certificates(str(certs), PORT)
+    path = certs / f"www.example.com.{ending}"
+    path.unlink()
+    os.mkfifo(path)
+    for _ in range(3):
+        assert shown(found.context, "www.example.com") == "wildcard"
+    assert errors == [f"{path}: must be a regular file"]
 
 
 def test_an_unusable_new_certificate_leaves_the_default(certs: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import ssl
 
@@ -32,3 +33,16 @@ def test_a_client_certificate_that_cannot_be_loaded(
         path.write_text(content)
     with pytest.raises(error):
         target_context(Target("host", "one", 443, ssl=True, client_cert=str(path)))
+
+
+@pytest.mark.parametrize("name", ["client_cert", "client_key"])
+def test_a_fifo_is_refused_and_not_waited_for(tmp_path: pathlib.Path, name: str) -> None:
+    files = {"client_cert": tmp_path / "client_cert", "client_key": tmp_path / "client_key"}
+    for key, path in files.items():
+        if key == name:
+            os.mkfifo(path)
+        else:
+            path.write_text("x")
+    names = {key: str(path) for key, path in files.items()}
+    with pytest.raises(OSError, match=f"must be a regular file: '{files[name]}'"):
+        target_context(Target("host", "one", 443, ssl=True, **names))  # type: ignore[arg-type]

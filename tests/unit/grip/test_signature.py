@@ -1,5 +1,6 @@
 import base64
 import json
+import os
 import pathlib
 import time
 from typing import Any
@@ -320,3 +321,9 @@ class TestVerify:
         key = Key.from_secret(SECRET)
         verify(token_for(key, {"exp": NOW + 60}, header), key, NOW)
         verify(token_for(key, header), key, NOW)
+
+
+def test_a_key_file_that_is_a_fifo_is_refused_and_not_waited_for(tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "key")
+    with pytest.raises(KeyProblem, match="key must be a regular file"):
+        load_key("file:key", tmp_path)
