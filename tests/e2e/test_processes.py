@@ -40,6 +40,7 @@ class Running:
         self.port = free_port()
         self.clients: list[socket.socket] = []
         """All clients of the test, closed at its end."""
+        (folder / "routes").write_text("* test\n")
         config = folder / "gripproxy.conf"
         config.write_text(
             f"[global]\nrundir={folder}/run\n[runner]\nhttp_port=127.0.0.1:{self.port}\nprocess_beat_timeout=600\n"

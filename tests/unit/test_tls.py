@@ -150,7 +150,7 @@ def test_a_fifo_in_place_of_a_file_is_not_waited_for(
     os.mkfifo(path)
     for _ in range(3):
         assert shown(found.context, "www.example.com") == "wildcard"
-    assert errors == [f"{path}: must be a regular file"]
+    assert errors == [f"[runner] https_ports: {path}: must be a regular file"]
 
 
 def test_an_unusable_new_certificate_leaves_the_default(certs: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
