@@ -19,6 +19,7 @@ from gripproxy.grip.frames import (
     close_payload,
     serialise,
 )
+from gripproxy.outages import BAD_ANSWER, RESET, TOO_LARGE
 from gripproxy.sessions.websocket import WebSocketSession
 from gripproxy.sessions.wheel import Alarm
 
@@ -165,7 +166,8 @@ class DirectLeg(FrameReader):
         that is only too long closes both sides with 1009 (docs/websockets.md).
         """
         session = self._let_go()
-        self._worker.log.warning("WebSocket backend: %s", error)
+        if session is not None:
+            session.terms.failed(TOO_LARGE if error.code == TOO_BIG else BAD_ANSWER, f"WebSocket: {error}", "dropped")
         self._say_close(close_payload(error.code, str(error).encode()))
         if self.transport is not None:
             self.transport.close()
@@ -186,6 +188,8 @@ class DirectLeg(FrameReader):
             self._worker.wheel.cancel(self._alarm)
         session = self._let_go()
         if session is not None and not self._heard:
+            if not session.over:
+                session.terms.failed(RESET, f"WebSocket ended without a close{f': {exc}' if exc else ''}", "dropped")
             session.backend_lost("the backend's connection is gone")
 
     def pause_writing(self) -> None:

@@ -36,7 +36,7 @@ from gripproxy.grip.wsevents import (
 from gripproxy.outages import BAD_ANSWER, BLOCKED, LATE, RESET, TOO_LARGE
 from gripproxy.routes import Route
 from gripproxy.sessions.over_http import OverHttp
-from gripproxy.sessions.sides import BackendLeg, SocketTerms
+from gripproxy.sessions.sides import BackendLeg, SocketTerms, untold
 from gripproxy.sessions.websocket import WebSocketSession
 from gripproxy.tally import NOBODY
 
@@ -356,6 +356,7 @@ class Opening:
                 worker.debug(route),
                 self.figures,
                 target.untrusted,
+                partial(worker.tally.outages.failed, self._pool, str(target)) if self._pool is not None else untold,
             )
         websocket = WebSocketClient(worker, self._transport, limit)
         websocket.peer = worker.tally.peer(self.request, b"", self.trusted)

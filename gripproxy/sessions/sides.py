@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from gripproxy.sessions.figures import Figures
 
-__all__ = ["BackendLeg", "SocketOutlet", "SocketTerms"]
+__all__ = ["BackendLeg", "SocketOutlet", "SocketTerms", "untold"]
 
 
 class SocketOutlet(Protocol):
@@ -73,12 +74,28 @@ class BackendLeg(Protocol):
         """The client does not read as fast as the backend sends, or does again."""
 
 
+def untold(kind: str, why: str, got: str) -> None:
+    """Stands in where there is no backend."""
+
+
 class SocketTerms:
     """What equal WebSockets share: ``prefix`` is the route's channel prefix, ``limit`` the most subscriptions,
     ``route`` what finds the route again, ``rate_key`` its id if it has one, ``debug`` whether errors are told,
-    ``figures`` what is counted for the route, ``untrusted`` whether their target is an untrusted one."""
+    ``figures`` what is counted for the route, ``untrusted`` whether their target is an untrusted one;
+    ``failed(kind, why, got)`` tells that the target has failed (Outages.failed)."""
 
-    __slots__ = ("debug", "figures", "implicit", "limit", "max_filters", "prefix", "rate_key", "route", "untrusted")
+    __slots__ = (
+        "debug",
+        "failed",
+        "figures",
+        "implicit",
+        "limit",
+        "max_filters",
+        "prefix",
+        "rate_key",
+        "route",
+        "untrusted",
+    )
 
     def __init__(
         self,
@@ -91,6 +108,7 @@ class SocketTerms:
         debug: bool,
         figures: Figures,
         untrusted: bool = False,
+        failed: Callable[[str, str, str], None] = untold,
     ) -> None:
         self.prefix = prefix
         self.figures = figures
@@ -101,3 +119,4 @@ class SocketTerms:
         self.rate_key = rate_key
         self.debug = debug
         self.untrusted = untrusted
+        self.failed = failed

@@ -13,7 +13,7 @@ from tests.ports import free_ports
 from tests.wire.wirekit import CLOSE, RESET, Aborted, Backend, Script, Setup, Site, hold, response
 from tests.wire.wirekit.events import EVENTS, GRIP, opened, over_http
 from tests.wire.wirekit.holding import stream
-from tests.wire.wirekit.websocket import reject
+from tests.wire.wirekit.websocket import direct, reject
 
 PATIENCE = 40.0
 """Seconds for anything that has to happen."""
@@ -133,6 +133,18 @@ def handshake(house: House, case: str) -> None:
     assert reject(house.site, f"/{case}").status == 502
 
 
+def broken_frames(house: House, case: str) -> None:
+    with direct(house.site, f"/{case}") as (client, backend):
+        backend.raw(b"\x8f\x00")
+        assert client.dropped()
+
+
+def vanished(house: House, case: str) -> None:
+    with direct(house.site, f"/{case}") as (client, backend):
+        backend.reset()
+        assert client.dropped()
+
+
 def opening(house: House, case: str) -> None:
     house.site.backend.on(f"/socket/{case}", response("200 OK", EVENTS, body="NONSENSE"))
     assert reject(house.site, f"/socket/{case}").status == 502
@@ -182,6 +194,8 @@ def filtered(house: House, case: str) -> None:
         (instruct, "bad-answer", "r", "5xx"),
         (too_large, "too-large", "r", "5xx"),
         (handshake, "bad-answer", "r", "5xx"),
+        (broken_frames, "bad-answer", "r", None),
+        (vanished, "reset", "r", None),
         (opening, "bad-answer", "socket", "5xx"),
         (events, "bad-answer", "socket", None),
         (link, "reset", "r", None),
