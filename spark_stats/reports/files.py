@@ -20,12 +20,18 @@ __all__ = ["join", "write"]
 ROWS: Final = 65_536
 """Rows in memory at a time."""
 
+_FORMULA: Final = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20']"
+"""How text begins that a spreadsheet would take for a formula (OWASP, CSV Injection), full-width signs too: clients
+and publishers choose names, and what they write must not run on the machine where a table is opened. Text that begins
+with the apostrophe itself is among them: so the one in front can be taken off again without a doubt."""
+
 
 def join(parts: pathlib.Path, target: pathlib.Path) -> int:
     """Make ``<target>.parquet`` and ``<target>.csv`` of the Parquet files in the folder ``parts``, in the order of
     their names, and remove the folder. Returns the number of rows.
 
-    In the CSV times are ISO 8601, UTC. Neither file is there before it is whole.
+    In the CSV times are ISO 8601, UTC, and text that a spreadsheet would take for a formula begins with an apostrophe.
+    Neither file is there before it is whole.
     """
     files = sorted(parts.glob("*.parquet"))
     if not files:
@@ -70,7 +76,14 @@ def _texts(schema: pa.Schema) -> pa.Schema:
 
 
 def _text(batch: pa.RecordBatch) -> pa.RecordBatch:
-    columns = [_shown(column) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
+    columns = [
+        _shown(column)
+        if pa.types.is_timestamp(column.type)
+        else _harmless(column)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        else column
+        for column in batch.columns
+    ]
     return pa.record_batch(columns, schema=_texts(batch.schema))
 
 
@@ -78,3 +91,12 @@ def _shown(times: pa.Array) -> pa.Array:
     # Each different time once: most stand in many rows, and this costs more than all the rest of the CSV.
     different = times.dictionary_encode()
     return pc.strftime(different.dictionary, "%Y-%m-%dT%H:%M:%SZ").take(different.indices)
+
+
+def _harmless(texts: pa.Array) -> pa.Array:
+    """Return texts with an apostrophe before those that would be formulas; numbers are in columns of their own type."""
+    kind = texts.type
+    formulas = pc.match_substring_regex(texts, _FORMULA)
+    if not pc.any(formulas).as_py():
+        return texts
+    return pc.if_else(formulas, pc.binary_join_element_wise(pa.scalar("'", kind), texts, pa.scalar("", kind)), texts)

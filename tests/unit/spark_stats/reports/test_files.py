@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import pathlib
 
@@ -51,3 +52,46 @@ def test_a_table_in_memory(tmp_path: pathlib.Path) -> None:
     assert write(table.slice(0, 0), tmp_path / "table") == 0
     assert pq.read_table(tmp_path / "table.parquet").num_rows == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["table.csv", "table.parquet"]
+
+
+FORMULAS = [
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "\uff1d1",
+    "\uff0b1",
+    "\uff0d1",
+    "\uff201",
+    "'quoted",
+]
+HARMLESS = ["a=1", "", " ", "1", "news", "a\n=1", "\u2212", "\U0001f600"]
+
+
+def test_a_cell_that_would_be_a_formula_begins_with_an_apostrophe(tmp_path: pathlib.Path) -> None:
+    texts = [*FORMULAS, *HARMLESS, None]
+    table = pa.table([[NOON] * len(texts), texts, range(-1, len(texts) - 1)], schema=SCHEMA)
+    write(table, tmp_path / "table")
+    with open(tmp_path / "table.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    cells = [row["channel"] for row in rows]
+    assert cells == [*("'" + text for text in FORMULAS), *HARMLESS, ""]
+    # Without the apostrophe in front it is what it was, and a number stays one, with its sign.
+    assert [cell.removeprefix("'") for cell in cells] == [text or "" for text in texts]
+    assert [row["items"] for row in rows][:3] == ["-1", "0", "1"]
+    assert pq.read_table(tmp_path / "table.parquet").equals(table)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_text_of_any_size_is_looked_at(tmp_path: pathlib.Path, kind: pa.DataType) -> None:
+    write(pa.table([pa.array(["=1", None, "b"], kind)], names=["channel"]), tmp_path / "table")
+    assert (tmp_path / "table.csv").read_text() == '"channel"\n"\'=1"\n\n"b"\n'
+
+
+def test_parts_are_made_harmless_too(tmp_path: pathlib.Path) -> None:
+    part(tmp_path / ".parts" / "part-0.parquet", (NOON, "=cmd|' /C calc'!A0", 1))
+    join(tmp_path / ".parts", tmp_path / "table")
+    assert (tmp_path / "table.csv").read_text().endswith(""","'=cmd|' /C calc'!A0",1\n""")
