@@ -11,9 +11,10 @@ from typing import Final, Generic, TypeVar
 
 __all__ = ["PREPARE_TIME", "Rollout"]
 
-PREPARE_TIME: Final = 5.0
-"""Seconds for the workers to prepare routes. One that needs longer, because it hangs or reads a key from a file system
-that stalls, keeps the others waiting no longer, and uses them when it has them."""
+PREPARE_TIME: Final = 60.0
+"""Seconds for the workers to prepare routes: 20,000 lines take each of them a second of a core. One that hangs is ended
+sooner, by process_beat_timeout; one that reads a key from a file system which stalls keeps the others waiting so long,
+with the routes they have, and uses the new ones when it has them."""
 
 W = TypeVar("W")
 

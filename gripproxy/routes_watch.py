@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from gripproxy.config import ConfigError
 from gripproxy.log import log
@@ -19,6 +19,8 @@ from gripproxy.routes import RouteProblem
 from gripproxy.routes_file import Routes, RoutesFile, Stamp
 
 __all__ = ["LOOK", "STALL", "Reading", "RoutesWatch", "Settling", "log_problems"]
+
+T = TypeVar("T")
 
 LOOK: Final = 1.0
 """Seconds between two looks at the file, and so the time for which it must not change before it is read."""
@@ -117,16 +119,25 @@ class RoutesWatch:
             self._asked.wait(LOOK)
             self._asked.clear()
             read, self._read_now = self._read_now, False
-            self._busy_since = time.monotonic()
-            changed = self._settling.look(self._source.stamp())
-            reading = self._reading(read) if read or changed else None
-            self._busy_since = None
+            reading = None
+            if self._settling.look(self._touch(self._source.stamp)) or read:
+                reading = self._reading(read)
             if reading is not None and not self._closed:
                 self._found(reading)
 
     def _reading(self, asked: bool) -> Reading:
         try:
-            data = self._source.read()
+            data = self._touch(self._source.read)
+            return Reading(data, self._source.parse(data), asked=asked)
         except ConfigError as error:
             return Reading(error=str(error), asked=asked)
-        return Reading(data, self._source.parse(data), asked=asked)
+        except Exception as error:  # noqa: BLE001 - ours; the thread must live, or no change would be seen again
+            return Reading(error=f"{self._source.path}: an error of gripproxy itself: {error!r}", asked=asked)
+
+    def _touch(self, work: Callable[[], T]) -> T:
+        """Do something with the file system, which is stalled if that takes long."""
+        self._busy_since = time.monotonic()
+        try:
+            return work()
+        finally:
+            self._busy_since = None

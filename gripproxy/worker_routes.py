@@ -13,18 +13,21 @@ import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from gripproxy.background import Call
 from gripproxy.config import Config
 from gripproxy.grip.signature import KeyProblem, Signer, load_key
 from gripproxy.log import log
 from gripproxy.process import Child, inherited_routes
-from gripproxy.rollout import PREPARE_TIME
 from gripproxy.routes import RouteTable
 from gripproxy.routes_file import Routes, RoutesFile, Stamp
 from gripproxy.routes_watch import Reading, RoutesWatch, log_problems
 
 __all__ = ["Signers", "WorkerRoutes", "load_signers"]
+
+SETTLE_TIME: Final = 5.0
+"""Seconds for which a worker that starts waits for newer routes than it began with, before it serves."""
 
 Signers = dict[tuple[str, str], Signer | None]
 """Signers by key and issuer, both as the configuration and routes write them."""
@@ -117,10 +120,10 @@ class WorkerRoutes:
             self._watch = RoutesWatch(self.source, self._stamp, self._found)
 
     async def settle(self) -> None:
-        """Wait until routes that were offered are prepared, for PREPARE_TIME seconds at most."""
+        """Wait until routes that were offered are prepared, for SETTLE_TIME seconds at most."""
         if self._call is not None:
             self._settled = self._loop.create_future()
-            await asyncio.wait((self._settled,), timeout=PREPARE_TIME)
+            await asyncio.wait((self._settled,), timeout=SETTLE_TIME)
 
     def hangup(self) -> None:
         """SIGHUP: read the file again; the runner does it if there is one."""

@@ -314,3 +314,20 @@ class Shell:
             data = os.read(self.process.stdout.fileno(), 65536)
             assert data, f"the shell ended; {missing} were not shown, but {seen!r}"
             seen += data.decode()
+
+
+def test_each_run_has_a_key_of_its_own() -> None:
+    keys = set()
+    for _ in range(2):
+        with started("demo") as example:
+            children = descendants(example.service.process.pid)
+            found = set()
+            for pid in children:
+                found |= set(
+                    re.findall(rb"GRIP_URL=\S+&key=([\w-]+)", pathlib.Path(f"/proc/{pid}/environ").read_bytes())
+                )
+            (key,) = found
+            assert len(key) >= 32
+            assert "changeme" not in example.service.log
+            keys.add(key)
+    assert len(keys) == 2

@@ -14,7 +14,7 @@ import pytest
 from gripproxy import routes_watch
 from gripproxy.log import log
 from gripproxy.routes import RouteProblem
-from gripproxy.routes_file import RoutesFile, Stamp
+from gripproxy.routes_file import Routes, RoutesFile, Stamp
 from gripproxy.routes_watch import STALL, Reading, RoutesWatch, Settling, log_problems
 
 PATIENCE = 30.0
@@ -49,7 +49,9 @@ class Watched:
         self.path = path
         self.found: queue.Queue[Reading] = queue.Queue()
         source = RoutesFile(str(path))
+        before = set(threading.enumerate())
         self.watch = RoutesWatch(source, source.stamp(), self.found.put)
+        (self.thread,) = set(threading.enumerate()) - before
 
     def next(self) -> Reading:
         return self.found.get(timeout=PATIENCE)
@@ -93,10 +95,10 @@ class TestWatch:
         assert (reading.data, reading.asked) == (b"* one:1\n", True)
 
     def test_lines_are_not_watched(self) -> None:
-        before = threading.active_count()
+        before = set(threading.enumerate())
         watch = RoutesWatch(RoutesFile(None, ["* test"]), None, lambda reading: None)
         watch.read()
-        assert threading.active_count() == before
+        assert set(threading.enumerate()) <= before
         assert not watch.stalled(time.monotonic() + 100)
 
     def test_a_stall_is_seen_from_outside_and_its_end_too(
@@ -119,12 +121,38 @@ class TestWatch:
         release.set()
         assert watched.next().data == b"* two:2\n"
 
+    def test_a_bug_of_ours_does_not_end_the_watch(self, watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(self: RoutesFile, data: bytes) -> None:
+            raise KeyError("x")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(RoutesFile, "parse", fail)
+            watched.watch.read()
+            assert watched.next().error.endswith("routes: an error of gripproxy itself: KeyError('x')")
+        watched.watch.read()
+        assert watched.next().data == b"* one:1\n"
+
+    def test_parsing_is_no_stall(self, watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+        entered, release = threading.Event(), threading.Event()
+        parse = RoutesFile.parse
+
+        def slow(source: RoutesFile, data: bytes) -> Routes:
+            entered.set()
+            assert release.wait(PATIENCE)
+            return parse(source, data)
+
+        monkeypatch.setattr(RoutesFile, "parse", slow)
+        watched.watch.read()
+        assert entered.wait(PATIENCE)
+        assert not watched.watch.stalled(time.monotonic() + STALL)
+        release.set()
+        assert watched.next().data == b"* one:1\n"
+
     def test_after_the_end_nothing_is_found(self, watched: Watched) -> None:
-        (thread,) = [thread for thread in threading.enumerate() if thread.name == "routes file" and thread.is_alive()]
         watched.watch.close()
         watched.path.write_text("* two:2\n")
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+        watched.thread.join(PATIENCE)
+        assert not watched.thread.is_alive()
         assert watched.found.empty()
 
 
