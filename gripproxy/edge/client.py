@@ -10,21 +10,34 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from gripproxy.edge.encoding import bad_request, error_response, stream_head, whole
+from gripproxy.edge.answering import (
+    ADVANCING,
+    BETWEEN,
+    BLOCKED,
+    CLOSING,
+    CORS,
+    DRAINING,
+    HALF,
+    HEAD,
+    KEEP,
+    MINOR,
+    NEVER,
+    PAUSED,
+    REFUSED,
+    SENT,
+    Answering,
+)
+from gripproxy.edge.encoding import bad_request, error_response, whole
 from gripproxy.edge.exchange import Exchange
-from gripproxy.edge.holding import request_uri
 from gripproxy.edge.opening import Opening
 from gripproxy.edge.parser import BadRequest, Request, RequestParser, parse_packed
 from gripproxy.edge.peer import GONE, descriptor
 from gripproxy.edge.repeating import Repeat
 from gripproxy.edge.routing import is_secure
-from gripproxy.grip.cors import cors_headers
 from gripproxy.grip.response import Response
-from gripproxy.sessions.fanout import chunk
-from gripproxy.sessions.figures import Figures
 from gripproxy.sessions.response import ResponseHold
 from gripproxy.sessions.stream import StreamHold
-from gripproxy.tally import NOBODY, address
+from gripproxy.tally import address
 
 if TYPE_CHECKING:
     from gripproxy.routes import Route
@@ -32,36 +45,24 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientConnection"]
 
-NEVER: Final = float("inf")
+UNHEARD_MAX: Final = 1024 * 1024
+"""Bytes that are read and thrown away behind what is no request while an answer before it is awaited; with more of
+them the connection is dropped. Reading goes on so that the client's end is noticed."""
 
-# Bits of what is to be known of the current request while it is held, and of the connection.
-MINOR, KEEP, HEAD, CORS, SENT, BLOCKED, ADVANCING, CLOSING, DRAINING, PAUSED = (1 << n for n in range(10))
-_BETWEEN: Final = BLOCKED | ADVANCING | CLOSING | DRAINING | PAUSED
-"""What outlasts a request."""
+_DEAF: Final = CLOSING | REFUSED
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(Answering):
     """One client. Implements ``gripproxy.edge.parser.RequestOwner`` and ``gripproxy.sessions.outlet.Outlet``."""
 
-    __slots__ = (
-        "_ahead", "_exchange", "_flags", "_gone", "_hold", "_packed", "_parser", "_queue", "_worker",
-        "deadline", "secure", "transport",
-    )  # fmt: skip
+    __slots__ = ("_ahead", "_parser", "_queue")
 
     def __init__(self, worker: Worker, secure: bool) -> None:
-        self._worker = worker
-        self.secure = secure
-        """The client came by TLS."""
-        self.transport: Any = None
+        super().__init__(worker, secure)
         self._parser: RequestParser | None = None
-        self._exchange: Exchange | Opening | None = None
-        self._hold: ResponseHold | StreamHold | None = None
-        self._queue: deque[Request] | None = None
-        self._packed = b""
-        self._gone: tuple[Route, bytes, bytes, bool] | None = None
+        self._queue: deque[Request | BadRequest] | None = None
+        """What waits for its turn: requests, and behind them what is none."""
         self._ahead = 0
-        self._flags = 0
-        self.deadline = NEVER
 
     # --- asyncio.Protocol
 
@@ -78,21 +79,18 @@ class ClientConnection(asyncio.Protocol):
             self._close_with(error_response(503, "Service unavailable."))
 
     def data_received(self, data: bytes) -> None:
-        if self._flags & CLOSING:
+        if self._flags & _DEAF:
+            self._unheard(len(data))
             return
         exchange = self._exchange
-        if self._hold is not None or (exchange is not None and exchange.request.complete):
+        idle = exchange is None and self._hold is None
+        if not idle and (exchange is None or exchange.request.complete):
             # Reading goes on, else nobody would notice that the client has gone; what may pile up is bounded.
             self._ahead += len(data)
-            if self._ahead > self._worker.config.runner.client_buffer_size:
-                self._worker.bad_client(self, f"{self._ahead} bytes sent while a response is awaited")
-                self.abort()
-                return
         parser = self._parser
         first = parser is None
         if parser is None:
             parser = self._parser = RequestParser(self, self._worker.config.runner.client_buffer_size)
-        idle = exchange is None and self._hold is None
         if idle and not self._queue:
             request = parser.known(data)
             if request is not None:
@@ -102,7 +100,11 @@ class ClientConnection(asyncio.Protocol):
         try:
             parser.feed(data)
         except BadRequest as error:
-            self._bad(error)
+            self._refuse(error)
+            return
+        if not idle and self._ahead > self._worker.config.runner.client_buffer_size:
+            self._worker.bad_client(self, f"{self._ahead} bytes sent while a response is awaited")
+            self.abort()
             return
         if self._exchange is None:
             if begins and parser.in_head:
@@ -111,15 +113,27 @@ class ClientConnection(asyncio.Protocol):
             if queue and self._hold is None:
                 if len(queue) == 1:
                     self._ahead = 0
-                    self._begin(queue.popleft())
+                    self._begin(cast("Request", queue.popleft()))
                 else:
-                    self._ahead = sum(waiting.size for waiting in queue)
+                    self._count_ahead()
                     self._advance()
         elif not self._exchange.request.complete and not self._flags & PAUSED:
             self.deadline = self._worker.clock() + self._worker.config.proxy.client_body_timeout
 
     def eof_received(self) -> bool:
-        return False
+        """The client sends no more. Returns whether the connection stays open, for an answer whose head is not sent.
+
+        Otherwise the client has left: while an answer is on its way, and while it is held. A TLS connection cannot stay
+        half open (asyncio).
+        """
+        exchange = self._exchange
+        if type(exchange) is not Exchange or exchange.answering or not exchange.request.complete or self.secure:
+            return False
+        queue = self._queue
+        if queue and isinstance(queue[-1], Request) and not queue[-1].complete:
+            queue.pop()
+        self._flags |= HALF if queue else HALF | DRAINING
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         worker = self._worker
@@ -196,13 +210,18 @@ class ClientConnection(asyncio.Protocol):
         self._flags |= ADVANCING
         while self._queue and self._exchange is None and self._hold is None and not self._flags & CLOSING:
             request = self._queue.popleft()
+            if isinstance(request, BadRequest):
+                self._answer_bad(request)
+                break
             self._ahead = max(0, self._ahead - request.size)
+            if self._flags & HALF and not self._queue:
+                self._flags |= DRAINING
             self._begin(request)
         self._flags &= ~ADVANCING
 
     def _begin(self, request: Request) -> None:
         """Begin a request: nothing is in flight."""
-        self._flags &= _BETWEEN
+        self._flags &= BETWEEN
         worker = self._worker
         worker.requests += 1
         if worker.retiring:
@@ -223,13 +242,41 @@ class ClientConnection(asyncio.Protocol):
                 self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         exchange.start()
 
-    def _bad(self, error: BadRequest) -> None:
-        """The client sent what is no request: say so once, then close."""
-        self._worker.bad_client(self, str(error))
-        if self._exchange is not None or self._hold is not None or self._flags & SENT:
-            # An answer now would be taken for the one in flight.
-            self.abort()
-            return
+    def _refuse(self, error: BadRequest) -> None:
+        """The client sent what is no request: that is answered in its turn, and the connection closes."""
+        worker = self._worker
+        worker.bad_client(self, str(error))
+        queue = self._queue = self._queue or deque()
+        if queue and isinstance(queue[-1], Request) and not queue[-1].complete:
+            # Its body is what went wrong.
+            queue.pop()
+        exchange = self._exchange
+        if isinstance(exchange, Exchange) and not exchange.request.complete:
+            if exchange.answering:
+                # An answer now would be taken for the rest of that one.
+                self.abort()
+                return
+            self._take_exchange()
+            exchange.abort(error.status)
+            worker.tally.ended(exchange)
+        self._count_ahead()
+        self._flags |= REFUSED
+        queue.append(error)
+        self._advance()
+
+    def _count_ahead(self) -> None:
+        self._ahead = sum([waiting.size for waiting in self._queue or () if isinstance(waiting, Request)])
+
+    def _unheard(self, size: int) -> None:
+        """Throw away what comes behind what is no request, or when the connection closes."""
+        if not self._flags & CLOSING:
+            self._ahead += size
+            if self._ahead > UNHEARD_MAX:
+                self._worker.bad_client(self, f"{self._ahead} bytes sent behind what is no request")
+                self.abort()
+
+    def _answer_bad(self, error: BadRequest) -> None:
+        """Say what was wrong with what is no request, and close."""
         self._close_with(bad_request(error.status, str(error)))
 
     def _close_with(self, response: Response) -> None:
@@ -311,6 +358,11 @@ class ClientConnection(asyncio.Protocol):
         return self._exchange
 
     @property
+    def half_closed(self) -> bool:
+        """The client has closed its sending side, and cannot be told from one that has left."""
+        return bool(self._flags & HALF)
+
+    @property
     def blocked(self) -> bool:
         """The client does not read as fast as is written."""
         return bool(self._flags & BLOCKED)
@@ -344,47 +396,6 @@ class ClientConnection(asyncio.Protocol):
             self.transport.resume_reading()
             self.deadline = self._worker.clock() + self._worker.config.proxy.client_body_timeout
 
-    def write(self, data: bytes) -> None:
-        """Send bytes that are framed already."""
-        self.transport.write(data)
-
-    def write_body(self, data: bytes, chunked: bool) -> None:
-        """Send a piece of a body."""
-        if data:
-            self.transport.write(chunk(data) if chunked else data)
-
-    def send_response(self, response: Response, request: Request) -> None:
-        """Send a whole response to the request of the exchange, which ends."""
-        # A final status below 200 would be taken for an interim one: nothing may follow it.
-        keep = request.keep_alive and not self._flags & DRAINING and response.code >= 200
-        data = whole(response, request.minor, keep, request.method == b"HEAD")
-        if self._exchange is not None:
-            self._count(self._exchange.figures, response, data)
-        self.transport.write(data)
-        self.finished(keep)
-
-    def send_head(self, response: Response, request: Request) -> None:
-        """Send the head of a stream as the whole answer to a HEAD request; the exchange ends."""
-        head, _ = stream_head(response, request.minor, True)
-        if self._exchange is not None:
-            self._exchange.figures.client_header_bytes_sent += len(head)
-        self.transport.write(head)
-        self.finished(bool(request.minor) and request.keep_alive and response.code >= 200)
-
-    def _count(self, figures: Figures, response: Response, data: bytes) -> None:
-        """Count a response of which ``data`` is sent, with its body or without."""
-        size = len(response.body) if data.endswith(response.body) else 0
-        figures.client_content_bytes_sent += size
-        figures.client_header_bytes_sent += len(data) - size
-
-    def send_stream(self, opening: Response | None, ending: bytes, request: Request) -> None:
-        """Send a stream that ends at once: its opening (None: sent already) and ``ending``, then its end."""
-        chunked = self.begin_stream(opening) if opening is not None else bool(request.minor)
-        self.write_body(ending, chunked)
-        if chunked:
-            self.transport.write(b"0\r\n\r\n")
-        self.finished(chunked and request.keep_alive)
-
     def finished(self, keep: bool) -> None:
         """A response has been sent completely. ``keep``: the connection may carry another request."""
         worker = self._worker
@@ -416,7 +427,7 @@ class ClientConnection(asyncio.Protocol):
 
     def hold(self, hold: ResponseHold | StreamHold, request: Request, body: bytes, cors: bool) -> None:
         """From now on ``hold`` owns the client; ``body`` is kept with the request if it may be repeated."""
-        flags = self._flags & (_BETWEEN | SENT)
+        flags = self._flags & (BETWEEN | SENT)
         if request.minor:
             flags |= MINOR
         if request.keep_alive:
@@ -465,16 +476,6 @@ class ClientConnection(asyncio.Protocol):
             parser.close()
         return self.transport, rest
 
-    def set_gone(self, route: Route, base: bytes, link: bytes, untrusted: bool) -> None:
-        """Remember a ``rel=gone`` link for the life of the request (docs/grip.md §4.4)."""
-        if self._gone is None:
-            self._gone = (route, base, link, untrusted)
-
-    def _tell_gone(self) -> None:
-        gone, self._gone = self._gone, None
-        if gone is not None:
-            self._worker.tell_gone(*gone)
-
     def _unhold(self, over: bool = True) -> None:
         """The hold has ended; ``over``: so has the request."""
         hold, self._hold = self._hold, None
@@ -483,83 +484,6 @@ class ClientConnection(asyncio.Protocol):
             if over:
                 self._worker.tally.left(hold)
             self._worker.active[self] = None
-
-    def uri(self) -> bytes:
-        packed = self._packed
-        return request_uri(parse_packed(packed), self.secure) if packed else b""
-
-    def begin_stream(self, response: Response) -> bool:
-        request = self._exchange.request if self._exchange is not None else None
-        minor = request.minor if request is not None else int(bool(self._flags & MINOR))
-        head, chunked = stream_head(response, minor, False)
-        body = response.body
-        if self._exchange is not None:
-            figures = self._exchange.figures
-        else:
-            figures = self._worker.tally.of(self._hold.rate_key if self._hold is not None else b"")
-        figures.client_header_bytes_sent += len(head)
-        figures.client_content_bytes_sent += len(body)
-        figures.held[response.code // 100] += 1
-        if body:
-            head += chunk(body) if chunked else body
-        self._flags |= SENT
-        self.transport.write(head)
-        return chunked
-
-    def end_stream(self, chunked: bool) -> None:
-        self._unhold()
-        if chunked:
-            self.transport.write(b"0\r\n\r\n")
-        self._packed = b""
-        self.finished(chunked and bool(self._flags & KEEP))
-
-    def respond(self, response: Response, reason: str = "") -> None:
-        figures = self._worker.tally.of(self._hold.rate_key) if self._hold is not None else NOBODY
-        figures.held[response.code // 100] += 1
-        if reason:
-            self._worker.tally.responded(figures, response.code, reason, figures.held)
-        self._unhold()
-        flags = self._flags
-        if flags & CORS:
-            request = parse_packed(self._packed)
-            response = Response(
-                response.code,
-                response.reason,
-                response.headers + cors_headers(request.headers, response.headers),
-                response.body,
-            )
-        self._packed = b""
-        keep = bool(flags & KEEP) and not flags & DRAINING and response.code >= 200 and not self._worker.retiring
-        data = whole(response, 1 if flags & MINOR else 0, keep, bool(flags & HEAD))
-        self._count(figures, response, data)
-        self.transport.write(data)
-        self.finished(keep)
-
-    def fail(self, detail: str) -> None:
-        hold = self._hold
-        if self._flags & SENT:
-            self.end_stream(isinstance(hold, StreamHold) and hold.chunked)
-            return
-        text = detail if hold is not None and hold.terms.debug else "Error while proxying to origin."
-        self.respond(error_response(502, text), "filter")
-
-    def unavailable(self) -> None:
-        self._worker.log.error("a hold was not confirmed by the handler in time")
-        if self._flags & SENT:
-            self._unhold()
-            self.abort()
-            return
-        self.respond(error_response(500, "Accept service unavailable."), "unconfirmed")
-
-    def break_off(self) -> None:
-        self._unhold()
-        if self._flags & MINOR:
-            # The last chunk is missing, so what is still to be sent may be, if the client takes it.
-            self._flags |= CLOSING
-            self.deadline = self._worker.clock() + self._worker.config.proxy.client_body_timeout
-            self.transport.close()
-        else:
-            self.abort()
 
     def cut(self, why: str) -> None:
         self._worker.slow_client(self, why)
@@ -589,8 +513,3 @@ class ClientConnection(asyncio.Protocol):
         exchange = self._exchange = Repeat(self, self._worker, request, hold.serial, route, last_ids, because, lane)
         exchange.figures = self._worker.tally.repeated(hold)
         exchange.start()
-
-    def abort(self) -> None:
-        """Drop the connection at once: what was sent of a response does not look complete."""
-        self._flags |= CLOSING
-        self.transport.abort()

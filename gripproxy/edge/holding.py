@@ -81,6 +81,10 @@ def begin_hold(worker: Worker, client: ClientConnection, exchange: Exchange, ins
             instruct.gone,
             target.untrusted,
         )
+    if client.half_closed:
+        # Nobody would notice that it has left: it gets what there is, which is what a hold ends with.
+        _end_at_once(worker, client, exchange, instruct, opened)
+        return
     if instruct.mode == "response":
         terms = ResponseTerms(
             response, instruct.timeout, instruct.meta or _NO_META, route, rate_key, debug, target.untrusted
@@ -156,6 +160,25 @@ def begin_hold(worker: Worker, client: ClientConnection, exchange: Exchange, ins
     client.hold(stream, request, b"", False)
     worker.log_hold(client, exchange, "stream", wanted)
     _start(worker, stream, wanted, exchange.began)
+
+
+def _end_at_once(
+    worker: Worker, client: ClientConnection, exchange: Exchange, instruct: Instruct, opened: bool
+) -> None:
+    """Answer a client that can only receive: as at the timeout, or with a stream that ends behind its beginning."""
+    request, response = exchange.request, instruct.response
+    if request.method == b"HEAD" and instruct.mode != "response":
+        exchange.respond_head(response)
+        return
+    if worker.log.level >= 2:
+        worker.log_request(client, exchange, response.code, len(response.body))
+    if not opened:
+        response = exchange.with_cors(response)
+    if instruct.mode == "response" or response.code in (204, 304):
+        exchange.figures.answered[response.code // 100] += 1
+        client.send_response(response, request)
+    else:
+        client.send_stream(None if opened else response, b"", request)
 
 
 def _start(worker: Worker, hold: ResponseHold | StreamHold, wanted: list[Wanted], asked: float) -> None:

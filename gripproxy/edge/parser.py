@@ -216,16 +216,12 @@ class RequestParser:
         self._parser: Any = httptools.HttpRequestParser(self)
         self._headers: list[tuple[bytes, bytes]] = []
         self._target = b""
-        self._count = 0
-        """Bytes of the head so far, empty lines before it included; 0 between requests."""
-        self._left = 0
-        """Bytes that the body still has, if its length was told."""
-        self._tail = b""
-        """Last bytes fed, which may be the beginning of the end of a head or of a chunked body."""
-        self._start = b""
-        """First bytes of a head that is not complete."""
-        self._unknown = b""
-        """What there is of a request line with a method that llhttp does not know."""
+        # Bytes of the head so far, empty lines before it included, 0 between requests; and bytes that the body still
+        # has, if its length was told.
+        self._count = self._left = 0
+        # Last bytes fed, which may be the beginning of the end of a head or of a chunked body; first bytes of a head
+        # that is not complete; what there is of a request line with a method that llhttp does not know.
+        self._tail = self._start = self._unknown = b""
         self._current: Request | None = None
         self._trailer = False
         self._unseen = 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gripproxy import pipe
+from gripproxy.edge.client import UNHEARD_MAX
+from gripproxy.edge.repeating import Repeat
 from gripproxy.grip.item import Item, ResponseFormat, StreamFormat
 from tests.unit.edge.doubles import Backend, Browser, House, Parsed, unchunk
 
@@ -92,13 +94,164 @@ class TestOrder:
         assert Parsed(browser.take()).get(b"Connection") == b"close"
         assert browser.transport.closing
 
-    def test_a_bad_request_behind_a_good_one_waits_for_no_answer(self, house: House) -> None:
-        """An answer to it would be taken for the answer to the first."""
-        browser = house.browser().says(get(b"/1"))
-        house.pool.connect()
-        browser.says(b"\0\0\r\n\r\n")
+    @pytest.mark.parametrize("split", ["whole", "after the good ones", "bytes"])
+    @pytest.mark.parametrize(
+        "bad", [b"\0\0\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", b"BREW / HTTP/1.1\r\n\r\n"]
+    )
+    def test_a_bad_request_is_answered_behind_the_good_ones(self, house: House, bad: bytes, split: str) -> None:
+        """However it is split: an answer at once would be taken for the answer to the first."""
+        good = get(b"/1") + get(b"/2")
+        data = good + bad + get(b"/never")
+        pieces = {"whole": [data], "after the good ones": [good, data[len(good) :]]}.get(split)
+        browser = house.browser()
+        for piece in pieces or [data[n : n + 1] for n in range(len(data))]:
+            browser.says(piece)
+        backend = house.pool.connect()
+        for n in (1, 2):
+            assert backend.take().startswith(b"GET /%d " % n)
+            assert not browser.transport.closing
+            backend.says(numbered(n))
+            answer = browser.take()
+            assert Parsed(answer).body == b"%d" % n
+        alone = house.browser().says(bad)
+        # What the two get is the same, and nothing of what came behind it reaches the backend.
+        assert answer.removeprefix(numbered(2)) == alone.take() != b""
+        assert browser.transport.eof_written
+        assert backend.take() == b""
+        assert house.pool.wanted == []
+        assert house.worker.bad == 2
+
+    def test_a_body_that_is_none_is_answered_before_the_backend_answers(self, house: House) -> None:
+        browser = house.browser().says(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi")
+        backend = house.pool.connect()
+        assert backend.take().endswith(b"2\r\nhi\r\n")
+        browser.says(b"\r\nzz\r\n")
+        assert Parsed(browser.take()).code == 400
+        assert backend.transport.aborted
+        assert house.worker.in_flight == 0
+
+    def test_a_body_that_is_none_ends_an_answer_that_has_begun(self, house: House) -> None:
+        browser = house.browser().says(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi")
+        backend = house.pool.connect()
+        backend.says(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe")
+        assert browser.take().endswith(b"he")
+        browser.says(b"\r\nzz\r\n")
         assert browser.take() == b""
         assert browser.transport.aborted
+
+    def test_a_body_that_is_none_behind_a_request_in_flight(self, house: House) -> None:
+        browser = house.browser().says(get(b"/1"))
+        backend = house.pool.connect()
+        browser.says(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi")
+        browser.says(b"\r\nzz\r\n")
+        backend.take()
+        backend.says(OK)
+        assert browser.take().startswith(OK + b"HTTP/1.1 400 Bad Request\r\n")
+        assert backend.take() == b""
+
+    def test_behind_a_held_one_it_waits_for_the_hold(self, house: House) -> None:
+        browser, _ = held(house, response_hold())
+        browser.says(b"\0\0\r\n\r\n")
+        assert not browser.transport.closing
+        house.publish(published(b"news"))
+        answer = Parsed(browser.take())
+        assert answer.body == b"news"
+        assert Parsed(answer.rest[4:]).code == 400
+        assert browser.transport.eof_written
+
+    def test_what_comes_behind_it_is_thrown_away_up_to_a_bound(self, house: House) -> None:
+        browser = house.browser().says(get(b"/1") + b"\0\0\r\n\r\n")
+        house.pool.connect()
+        for _ in range(16):
+            browser.says(b"x" * (UNHEARD_MAX // 16))
+        assert not browser.transport.closing
+        browser.says(b"x")
+        assert browser.transport.aborted
+
+
+class TestHalfClosed:
+    """A client that has closed its sending side."""
+
+    def test_it_is_answered_if_the_answer_has_not_begun(self, house: House) -> None:
+        browser = house.browser().says(get())
+        assert browser.connection.eof_received()
+        house.pool.connect().says(OK)
+        assert browser.take() == OK
+        assert browser.transport.closing
+        assert not browser.transport.aborted
+
+    def test_what_it_sent_before_is_answered_in_order(self, house: House) -> None:
+        browser = house.browser().says(
+            get(b"/1") + get(b"/2") + b"POST /cut HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n"
+        )
+        assert browser.connection.eof_received()
+        backend = house.pool.connect()
+        for n in (1, 2):
+            assert backend.take().startswith(b"GET /%d " % n)
+            assert not browser.transport.closing
+            backend.says(numbered(n))
+        assert browser.take() == numbered(1) + numbered(2)
+        assert browser.transport.closing
+        assert backend.take() == b""
+
+    def test_what_is_no_request_behind_it_is_answered_too(self, house: House) -> None:
+        browser = house.browser().says(get(b"/1") + b"\0\0\r\n\r\n")
+        assert browser.connection.eof_received()
+        house.pool.connect().says(OK)
+        assert browser.take().startswith(OK + b"HTTP/1.1 400 Bad Request\r\n")
+
+    def test_it_has_left_if_the_answer_has_begun(self, house: House) -> None:
+        browser = house.browser().says(get())
+        house.pool.connect().says(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe")
+        assert not browser.connection.eof_received()
+
+    def test_it_has_left_if_its_body_is_not_complete(self, house: House) -> None:
+        browser = house.browser().says(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhe")
+        house.pool.connect()
+        assert not browser.connection.eof_received()
+
+    def test_it_has_left_if_it_asked_for_nothing_or_comes_by_tls(self, house: House) -> None:
+        assert not house.browser().connection.eof_received()
+        assert not house.browser(secure=True).says(get()).connection.eof_received()
+
+    @pytest.mark.parametrize("answer", [response_hold(), stream_hold()])
+    def test_a_hold_ends(self, house: House, answer: bytes) -> None:
+        browser, _ = held(house, answer)
+        assert not browser.connection.eof_received()
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            response_hold(b"timeout", b"ch", b"Grip-Timeout: 50"),
+            stream_hold(b"timeout"),
+            stream_hold(b"timeout", b"ch; prev-id=1", b'Grip-Link: </n>; rel="next"'),
+        ],
+    )
+    def test_what_would_be_held_is_answered_at_once(self, house: House, answer: bytes) -> None:
+        browser = house.browser().says(get())
+        assert browser.connection.eof_received()
+        house.pool.connect().says(answer)
+        assert Parsed(browser.take()).body == b"timeout"
+        assert browser.transport.closing
+        assert house.worker.held == {}
+        assert house.pipe.take() == []
+
+    def test_a_held_one_that_is_repeated_has_left(self, house: House) -> None:
+        browser, _ = held(house, response_hold(b"timeout", b"ch; prev-id=1"))
+        house.worker.updates.add(browser.connection._hold)  # type: ignore[arg-type]
+        house.pass_time(5)
+        assert isinstance(browser.connection.exchange, Repeat)
+        assert not browser.connection.eof_received()
+
+    def test_it_is_let_go_at_the_response_timeout(self) -> None:
+        house = House(response_timeout=3)
+        browser = house.browser().says(get())
+        house.pool.connect()
+        assert browser.connection.eof_received()
+        house.pass_time(5)
+        house.worker._sweep()
+        assert Parsed(browser.take()).code == 504
+        assert browser.transport.closing
 
 
 class TestAhead:
@@ -119,12 +272,21 @@ class TestAhead:
         assert not waiting.transport.closing
 
     def test_over_the_bound_it_is_closed(self, waiting: Browser) -> None:
-        waiting.says(b"GET /" + b"x" * 200)
-        waiting.says(b"x" * 200)
+        for _ in range(2):
+            waiting.says(get(b"/" + b"x" * 200))
         assert not waiting.transport.closing
-        waiting.says(b"x" * 200)
+        waiting.says(get(b"/" + b"x" * 200))
         assert waiting.transport.aborted
         assert waiting.take() == b""
+
+    def test_a_head_over_the_bound_is_answered_in_its_turn(self) -> None:
+        house = House(client_buffer_size=500)
+        browser = house.browser().says(get())
+        browser.says(b"GET /" + b"x" * 300)
+        browser.says(b"x" * 300)
+        assert browser.take() == b""
+        house.pool.connect().says(OK)
+        assert browser.take().startswith(OK + b"HTTP/1.1 431 ")
 
     def test_what_was_answered_does_not_count(self) -> None:
         house = House(client_buffer_size=500)
