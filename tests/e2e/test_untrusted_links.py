@@ -17,6 +17,7 @@ from typing import Final
 
 import pytest
 
+from tests.ports import free_ports
 from tests.wire.wirekit import Backend, Setup, Site, hold, response
 from tests.wire.wirekit.client import PATIENCE
 from tests.wire.wirekit.events import GRIP, control, event, opened, subscribe
@@ -230,6 +231,40 @@ def test_the_trusted_target_of_the_same_route_leads_everywhere(site: Site, act: 
         link = f"http://{spelling}:{site.second.port}/open-{case}"
         with act(site, site.backend, "/trusted", case, link):
             assert site.second.request(f"/open-{case}")["grip-sig"] is not None, link
+
+
+def test_equal_links_of_both_targets_are_not_one(untrusted: Backend) -> None:
+    """Two clients of one route, the same answers, and the same links: only that of the trusted target is asked."""
+    (port,) = free_ports(1)
+    routes = f"*,path_beg=/mixed 127.0.0.1:{port} {untrusted.address},untrusted\n* {{second}}\n"
+    config = {"proxy.policy_allow": ALLOWED, "proxy.workers": 1}
+    with Site(Setup(routes=routes, config=config)) as site, contextlib.ExitStack() as stack:
+        trusted = Backend("trusted", port=port)
+        stack.callback(trusted.stop)
+        host = f"http://localhost:{site.second.port}"
+        meta = f'Grip-Set-Meta: url="{host}/check"'
+        link = f"Grip-Link: <{host}/next>; rel=next"
+        for target in (trusted, untrusted):
+            target.on("/mixed/filter", hold("stream", "filtered; filter=http-check", meta))
+            target.on("/mixed/link", hold("stream", "linked; prev-id=1", link))
+        site.second.on("/check", response("204 No Content"))
+        site.second.on("/next", hold("stream", "linked; prev-id=3", link, body="two three "))
+        ways = ("filter", "link")
+        first = [stack.enter_context(stream(site, f"/mixed/{way}")) for way in ways]
+        trusted.stop()
+        second = [stack.enter_context(stream(site, f"/mixed/{way}")) for way in ways]
+        assert [target.count("/mixed/filter") for target in (trusted, untrusted)] == [1, 1]
+        site.publisher.stream("filtered", "item ")
+        assert first[0].data(5) == b"item "
+        site.proxy.wait_log(rf"POST {host}/check: .*untrusted")
+        assert site.second.count("/check") == 1
+        site.publisher.stream("linked", "three ", id="3", prev_id="2")
+        assert first[1].data(10) == b"two three "
+        site.proxy.wait_log(rf"GET {host}/next: .*untrusted")
+        site.publisher.stream("linked", "four ", id="4", prev_id="3")
+        assert first[1].data(5) == b"four "
+        assert site.second.count("/next") == 1
+        assert all(client.silent(0.2) for client in second)
 
 
 @pytest.mark.parametrize(
