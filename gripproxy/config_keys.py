@@ -192,12 +192,20 @@ class Handler:
         "may wait for one worker, or for the handler in a worker; then all is dropped",
         low=1_000_000,
     )
+    channel_max: int = key(1024, "bytes", "name of a channel", low=1, high=1048576)
+    id_max: int = key(1024, "bytes", "id or prev-id of an item", low=1, high=1048576)
+    meta_max: int = key(65536, "bytes", "meta of an item or a client, all names and values", low=0, high=16777216)
+    item_max: int = key(16777216, "bytes", "an item, with all its formats", low=1024, high=134217728)
     message_rate: int = key(0, "deliveries/s", "over all workers; 0 or -1: no limit", low=-1)
     message_hwm: int = key(0, "deliveries", "waiting per route id; 0 or -1: no limit", low=-1)
     message_block_size: int = key(0, "bytes", "size of a counted block; 0: not counted", low=0)
     message_wait: int = key(5000, "ms", "wait of an item that is out of order", low=0)
     id_cache_ttl: int = key(0, "s", "how long item ids are remembered; 0: not", low=0, builtin="60")
     id_cache_max: int = key(1000000, "ids", "item ids remembered at most", low=1)
+    last_ids_max: int = key(
+        134217728, "bytes", "last ids of channels, for their order; as many again for holds", low=65536
+    )
+    message_wait_max: int = key(67108864, "bytes", "items that wait because they are out of order", low=65536)
     update_on_first_subscription: bool = key(True, "", "ask again 1 s after a channel's first subscription")
     connection_subscription_max: int = key(20, "channels", "subscriptions of one connection", low=0)
     subscription_linger: int = key(60, "s", "a response hold's subscription outlives it", low=0)

@@ -48,6 +48,8 @@ class Journal:
         self.overfull_cuts = 0
         """Clients cut off because too much waited in the worker."""
         self._logged: dict[str, float] = {}
+        self.faults = 0
+        """Control messages and subscriptions of WebSockets' backends that were ignored."""
         self._plain = not (config.proxy.log_from or config.proxy.log_user_agent)
 
     def totals(self) -> dict[str, int]:
@@ -63,6 +65,7 @@ class Journal:
             "buffer-cuts": self.overfull_cuts,
             "dropped-message-hwm": self.dropped,
             "lost": self.lost,
+            "ignored-control": self.faults,
         }
 
     def connection_id(self, serial: int) -> bytes:
@@ -214,6 +217,12 @@ class Journal:
             log.warning(
                 "client %s refused: %s (%s; %d refused so far)", peer_text(client.transport), why, key, self.turned_away
             )
+
+    def ignored(self, client: WebSocketClient, why: str) -> None:
+        """What a WebSocket's backend did wrong is ignored; one line a second at most, the number is counted."""
+        self.faults += 1
+        level = log.warning if self._due("ignored") else log.debug
+        level("WebSocket client %s: backend: %s (%d faults so far)", peer_text(client.transport), why, self.faults)
 
     def deliveries_dropped(self, count: int) -> None:
         """Deliveries were not made because too many waited; one line for the first of them."""

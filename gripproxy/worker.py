@@ -36,6 +36,7 @@ from gripproxy.edge.opening import Opening
 from gripproxy.edge.peer import closed_sides
 from gripproxy.edge.poster import EventPoster
 from gripproxy.edge.turns import Turns
+from gripproxy.grip.bounds import Bounds
 from gripproxy.grip.forwarded import ForwardedFor
 from gripproxy.grip.item import Item
 from gripproxy.grip.response import Response
@@ -122,9 +123,8 @@ class Worker(Journal):
         self._gauges: dict[str, int] = {}
         self._counts_at = 0.0
 
-        base = Path(config.directory)
+        base = self._base = Path(config.directory)
         proxy = config.proxy
-        self._base = base
         self.forward_settings = ForwardSettings(
             ForwardedFor.parse(proxy.x_forwarded_for),
             ForwardedFor.parse(proxy.x_forwarded_for_trusted),
@@ -135,6 +135,7 @@ class Worker(Journal):
             proxy.cdn_loop.encode(),
             load_key(proxy.upstream_key, base),
         )
+        self.bounds = Bounds.of(config.handler)
         self.signer(proxy.sig_key, proxy.sig_iss)
 
         self.tally = Tally(self)

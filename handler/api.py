@@ -118,7 +118,7 @@ class Api:
         plan = request.plan
         if plan is not None:
             try:
-                items = items_of_json(request.body)
+                items = items_of_json(request.body, self._exchange.bounds)
             except ValueError:
                 pass  # What is wrong is told below.
             else:
@@ -164,13 +164,14 @@ class Api:
     def _publish(self, request: ApiRequest, content_type: bytes) -> tuple[int, bytes, bytes, bytes]:
         exchange = self._exchange
         try:
-            items = items_of_json(request.body)
+            items = items_of_json(request.body, exchange.bounds)
         except BadJson:
             return 400, b"Body is not valid JSON.\n", TEXT, b""
         except NoObject:
             return 400, b"Invalid format.\n", TEXT, b""
         except ItemError as error:
             exchange.counters.invalid += 1
+            exchange.refusals.note("HTTP", str(error) or "unknown action", request.body, self._now())
             return 400, b"Invalid format: %b\n" % str(error).encode("utf-8", "backslashreplace"), TEXT, b""
         now = self._now()
         exchange.counters.http += len(items)

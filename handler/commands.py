@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import zmq
@@ -21,10 +21,21 @@ from .publication import items_of_args
 __all__ = ["CommandSocket", "Commands", "Request", "RequestError", "failure", "parse_request", "success"]
 
 MAX_PENDING: Final = 100
-"""Requests that wait for workers' answers, and requests ZeroMQ keeps per peer meanwhile; then peers wait."""
+"""Requests that wait for workers' answers; then further ones are not read, and peers wait."""
 
-MAX_MESSAGE: Final = 64 * 1024 * 1024
-"""Longest request taken, in bytes."""
+MAX_WAITING: Final = 4
+"""Requests that ZeroMQ keeps of each peer before they are read; then the peer waits."""
+
+MESSAGE_ITEMS: Final = 4
+"""Longest request taken, in items of the greatest length; ZeroMQ closes the connection of a peer with a longer one."""
+
+ENVELOPE_MAX: Final = 4096
+"""Bytes of the frames that say where a reply goes. They are kept until it is sent."""
+
+CHECKED_MAX: Final = 1024 * 1024
+ID_COST: Final = 64
+"""Bytes that the ids of a ``conncheck`` may have together, and what each of them counts for besides its own: they are
+kept, and sent to each worker, until all have answered."""
 
 
 class RequestError(ValueError):
@@ -38,6 +49,8 @@ class Request:
     method: bytes
     id: bytes
     args: dict[Any, Any]
+    size: int = field(default=0, compare=False)
+    """Bytes of the message that it came in."""
 
 
 def parse_request(payload: bytes) -> Request:
@@ -51,7 +64,7 @@ def parse_request(payload: bytes) -> Request:
     for name, kind, required in ((b"method", bytes, True), (b"id", bytes, False), (b"args", dict, False)):
         if (name in value or required) and type(value.get(name)) is not kind:
             raise RequestError(f"'{name.decode()}' is missing or not of type {kind.__name__}")
-    return Request(value[b"method"], value.get(b"id", b""), value.get(b"args", {}))
+    return Request(value[b"method"], value.get(b"id", b""), value.get(b"args", {}), len(payload))
 
 
 def success(request: Request, value: Any = None) -> bytes:
@@ -91,6 +104,9 @@ class Commands:
 
     def run(self, request: Request, now: float, reply: Callable[[bytes], None]) -> None:
         """Do ``request`` and call ``reply`` with the answer, now or when the workers have answered."""
+        if fault := self._exchange.bounds.of_id(request.id):
+            reply(failure(replace(request, id=b""), b"bad-request", f"'id' has {fault}".encode()))
+            return
         method = self._methods.get(request.method)
         if method is None:
             reply(failure(request, b"method-not-found"))
@@ -102,9 +118,10 @@ class Commands:
 
     def _publish(self, request: Request, now: float, reply: Callable[[bytes], None]) -> None:
         try:
-            items = items_of_args(request.args)
+            items = items_of_args(request.args, request.size, self._exchange.bounds)
         except ItemError as error:
             self._exchange.counters.invalid += 1
+            self._exchange.refusals.note("command", str(error) or "unknown action", b"publish", now)
             reply(failure(request, b"bad-request", f"Invalid format: {error}".encode()))
             return
         reply(success(request))
@@ -117,15 +134,17 @@ class Commands:
         reply(success(request))
 
     def _refresh(self, request: Request, now: float, reply: Callable[[bytes], None]) -> None:
-        args = request.args
-        if type(args.get(b"cid")) is bytes:
+        args, bounds = request.args, self._exchange.bounds
+        cid, channel = args.get(b"cid"), args.get(b"channel")
+        if type(cid) is bytes and (fault := bounds.of_id(cid)):
+            reply(failure(request, b"bad-request", f"'cid' has {fault}".encode()))
+        elif type(cid) is bytes:
 
             def done(answers: list[Any] | None) -> None:
                 reply(success(request) if answers and any(answers) else failure(request, b"item-not-found"))
 
-            self._exchange.ask("refresh", {"cid": args[b"cid"]}, now, done)
-        elif b"cid" not in args and type(args.get(b"channel")) is bytes:
-            channel = args[b"channel"]
+            self._exchange.ask("refresh", {"cid": cid}, now, done)
+        elif b"cid" not in args and type(channel) is bytes:
             entry = self._exchange.directory.channels.get(channel)
             if entry is not None:
                 self._exchange.command(entry.workers, "refresh", {"channel": channel})
@@ -137,6 +156,11 @@ class Commands:
         ids = request.args.get(b"ids")
         if type(ids) is not list or any(type(each) is not bytes for each in ids):
             reply(failure(request, b"bad-request"))
+            return
+        size = sum(map(len, ids)) + ID_COST * len(ids)
+        if size > CHECKED_MAX:
+            reason = f"'ids' count for {size} bytes, at most {CHECKED_MAX} are allowed ({ID_COST} of them for each id)"
+            reply(failure(request, b"bad-request", reason.encode()))
             return
 
         def done(answers: list[Any] | None) -> None:
@@ -158,8 +182,8 @@ class CommandSocket:
         self._exchange = exchange
         self._drain: Drain | None = None
         sock = self._sock = context.socket(zmq.ROUTER)
-        sock.setsockopt(zmq.RCVHWM, MAX_PENDING)
-        sock.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
+        sock.setsockopt(zmq.RCVHWM, MAX_WAITING)
+        sock.setsockopt(zmq.MAXMSGSIZE, MESSAGE_ITEMS * exchange.bounds.item)
         sock.setsockopt(zmq.IPV6, 1)
 
     def open(self, spec: str, mode: int | None = None) -> str:
@@ -184,17 +208,23 @@ class CommandSocket:
         # The way back is everything up to the empty delimiter, which a REQ puts there and a DEALER must.
         end = frames.index(b"", 1) if b"" in frames[1:] else -1
         if end < 0 or len(frames) != end + 2:
-            log.warning("command: request of %d frames ignored: expected a delimiter and one payload", len(frames))
+            self._bad(f"request has {len(frames)} frames, expected a delimiter and one payload", frames[-1])
             return size
         envelope = frames[: end + 1]
+        if (length := sum(map(len, envelope))) > ENVELOPE_MAX:
+            self._bad(f"envelope has {length} bytes, at most {ENVELOPE_MAX} are allowed", frames[end + 1])
+            return size
         try:
             request = parse_request(frames[end + 1])
         except RequestError as error:
-            log.warning("command: request ignored: %s", error)
+            self._bad(str(error), frames[end + 1])
             return size
         log.debug("command: %s", request.method)
         self._commands.run(request, self._loop.time(), lambda reply: self._reply([*envelope, reply]))
         return size
+
+    def _bad(self, reason: str, data: bytes) -> None:
+        self._exchange.refusals.note("command", reason, data, self._loop.time())
 
     def _reply(self, frames: list[bytes]) -> None:
         if self._drain is None:
@@ -203,5 +233,5 @@ class CommandSocket:
             self._sock.send_multipart(frames, zmq.NOBLOCK)
         except zmq.ZMQError as error:
             # Its peer has gone, or takes no replies.
-            log.warning("command: reply dropped: %s", error)
+            self._bad(f"reply dropped: {error}", b"")
         self._drain.look()

@@ -19,6 +19,13 @@ LINGER_MIN: Final = 5.0
 """Seconds a channel lingers at least while first subscriptions have updates. A held request that is updated leaves its
 channel and comes back with the backend's next answer: were that a first subscription again, it would never end."""
 
+LINGER_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of the channels that linger, LINGER_COST each and their names: clients that ask for other channels all the time
+leave as many of them. Beyond it a channel does not linger; the next long-poll of it is a first subscription again."""
+
+LINGER_COST: Final = 512
+"""Bytes that a channel costs besides its name."""
+
 Counts = tuple[int, int, int]
 """Sessions by mode: responses, streams, sockets. Most channels have the same few of them, which are kept once."""
 
@@ -57,13 +64,16 @@ class Directory(Generic[W]):
     which it is LINGER_MIN at least.
     """
 
-    __slots__ = ("_linger", "_lingering", "_update", "_updates", "changed", "channels")
+    __slots__ = ("_linger", "_lingering", "_update", "_updates", "changed", "channels", "lingering_bytes", "most")
 
     def __init__(self, linger: float, update: bool = True) -> None:
         self.channels: dict[bytes, Channel[W]] = {}
         """The subscribed channels, lingering ones included. Read it, do not change it."""
         self.changed: Callable[[bytes, Channel[W]], None] | None = None
         """Called after a channel's counts have changed, and at the end of its linger; None while nobody wants that."""
+        self.most = LINGER_BYTES
+        """Bytes that channels which linger may have."""
+        self.lingering_bytes = 0
         self._linger = max(linger, LINGER_MIN) if update else linger
         self._update = update
         # Both are bounded by the number of channels, but for channels subscribed anew within UPDATE_DELAY.
@@ -162,12 +172,13 @@ class Directory(Generic[W]):
         while lingering and lingering[0][0] <= now:
             channel = heapq.heappop(lingering)[1]
             entry = self.channels.get(channel)
+            if entry is not None and entry.linger_queued and entry.linger_until > now:
+                self._queue_linger(channel, entry)
+                continue
+            self.lingering_bytes -= LINGER_COST + len(channel)
             if entry is None or not entry.linger_queued:
                 continue
             entry.linger_queued = False
-            if entry.linger_until > now:
-                self._queue_linger(channel, entry)
-                continue
             if self.changed is not None:
                 self.changed(channel, entry)
             if self._end(channel, entry, now):
@@ -191,9 +202,15 @@ class Directory(Generic[W]):
 
     def _start_linger(self, channel: bytes, entry: Channel[W], now: float) -> None:
         if self._linger:
-            entry.linger_until = now + self._linger
             if not entry.linger_queued:
+                size = LINGER_COST + len(channel)
+                if self.lingering_bytes + size > self.most:
+                    return
+                self.lingering_bytes += size
+                entry.linger_until = now + self._linger
                 self._queue_linger(channel, entry)
+            else:
+                entry.linger_until = now + self._linger
 
     def _queue_linger(self, channel: bytes, entry: Channel[W]) -> None:
         entry.linger_queued = True

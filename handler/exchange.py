@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from gripproxy import pipe
+from gripproxy.grip.bounds import BOUNDS, Bounds
 from gripproxy.grip.item import Item
 from gripproxy.pipe import ITEM
 
 from .dedupe import DuplicateCache
 from .directory import UPDATE_DELAY, Channel, Directory
 from .questions import Questions
-from .recent import RecentIds
-from .sequencer import Sequencer
+from .recent import MEMORY, RecentIds
+from .refusals import Refusals
+from .sequencer import WAITING_BYTES, Sequencer
 from .stats import Counters, Stats, StatsSettings
 
 __all__ = ["NO_ANSWER", "Exchange", "Worker"]
@@ -44,8 +46,9 @@ class Exchange:
     """Takes items in and passes them to the workers that have subscribers.
 
     Arguments, all from the ``[handler]`` section: ``id_cache_ttl`` (s) and ``id_cache_max`` of the duplicate cache;
-    ``message_wait`` in ms; ``linger`` (``subscription_linger``, s); ``update`` (``update_on_first_subscription``).
-    ``stats`` are told what happens;
+    ``last_ids_max`` in bytes; ``message_wait`` in ms and ``message_wait_max`` in bytes; ``linger``
+    (``subscription_linger``, s); ``update`` (``update_on_first_subscription``).
+    ``bounds`` are those of items, which whoever takes them in checks; ``stats`` are told what happens;
     ``follow(channel, wanted)`` is called when a channel gets its first and when it has lost its last subscription.
     """
 
@@ -54,12 +57,17 @@ class Exchange:
         *,
         id_cache_ttl: float = 60,
         id_cache_max: int = 1_000_000,
+        last_ids_max: int = MEMORY,
         message_wait: float = 5000,
+        message_wait_max: int = WAITING_BYTES,
         linger: float = 60,
         update: bool = True,
+        bounds: Bounds = BOUNDS,
         follow: Callable[[bytes, bool], None] = lambda channel, wanted: None,
         stats: Stats[Worker] | None = None,
     ) -> None:
+        self.bounds = bounds
+        self.refusals = Refusals()
         self.counters = Counters()
         self.stats: Stats[Worker] = Stats(StatsSettings()) if stats is None else stats
         self.stats.watch = self._watch
@@ -74,8 +82,8 @@ class Exchange:
         self._recover_at: float | None = None
         self._channels = self.directory.channels
         self._duplicates = DuplicateCache(id_cache_ttl, id_cache_max)
-        self._sequencer = Sequencer(message_wait / 1000)
-        self._recent = RecentIds(id_cache_ttl or RECENT_TTL)
+        self._sequencer = Sequencer(message_wait / 1000, max_bytes=message_wait_max, memory=last_ids_max)
+        self._recent = RecentIds(id_cache_ttl or RECENT_TTL, last_ids_max)
 
     # Publishers
 
@@ -241,6 +249,7 @@ class Exchange:
             entry = self._channels.get(item.channel)
             if entry is not None:
                 self._release(item, entry, now)
+        self.refusals.settle(now)
         self.questions.expire(now)
         self._duplicates.expire(now)
         self._recent.expire(now, self._channels.__contains__)

@@ -15,7 +15,7 @@ from gripproxy.log import DEBUG, log
 from .drain import Drain
 from .endpoints import bind
 from .exchange import Exchange
-from .publication import parse_message
+from .publication import parse_long_message, parse_message
 
 __all__ = ["LEAST", "MAX_PULLED", "MAX_WAITING", "Intake", "kept"]
 
@@ -30,8 +30,9 @@ PULL_BUFFER: Final = 512 * 1024
 to many megabytes, which is seconds of items when there is more than goes out. At a round trip of 20 ms there is still
 room for some 20 MB a second."""
 
-MAX_MESSAGE: Final = 64 * 1024 * 1024
-"""Longest message taken, in bytes; ZeroMQ closes the connection of a publisher that sends a longer one."""
+MESSAGE_ITEMS: Final = 4
+"""Longest message taken, in items of the greatest length, so that one that is a little too long can be told of. ZeroMQ
+closes the connection of a publisher that sends a longer one."""
 
 _NOBLOCK: Final = int(zmq.NOBLOCK)
 
@@ -54,7 +55,7 @@ def kept(most: int, room: int, longest: int) -> int:
 
 
 class Intake:
-    """The ZeroMQ intakes of an Exchange. A bad item is one log line and counted; nothing can be answered here.
+    """The ZeroMQ intakes of an Exchange. A bad item is counted and logged; nothing can be answered here.
 
     Arguments: ``context`` owns the sockets; ``wait()`` is true while publishers should be made to wait (PULL only: a
     publisher that sends by SUB is not slowed down by us, it would only drop); ``room`` is ``push_in_buffer_max``.
@@ -68,6 +69,8 @@ class Intake:
         self._exchange = exchange
         self._wait = wait
         self._room = room
+        self._least = exchange.bounds.least
+        self._longest = MESSAGE_ITEMS * exchange.bounds.item
         self._pull: zmq.Socket[bytes] | None = None
         self._sub: zmq.Socket[bytes] | None = None
         self._drains: list[Drain] = []
@@ -77,7 +80,7 @@ class Intake:
     def open_pull(self, spec: str, mode: int | None = None) -> str:
         """Bind the PULL socket and read from it; return its address. ``mode``: ipc_file_mode. Raises BindError."""
         sock = self._pull = self._socket(zmq.PULL)
-        sock.setsockopt(zmq.RCVHWM, kept(MAX_PULLED, self._room, MAX_MESSAGE))
+        sock.setsockopt(zmq.RCVHWM, kept(MAX_PULLED, self._room, self._longest))
         sock.setsockopt(zmq.RCVBUF, PULL_BUFFER)
         address = bind(sock, spec, "push_in_spec", mode)
         self._bound.append((sock, sock.getsockopt_string(zmq.LAST_ENDPOINT)))
@@ -135,8 +138,8 @@ class Intake:
 
     def _socket(self, kind: int) -> zmq.Socket[bytes]:
         sock = self._context.socket(kind)
-        sock.setsockopt(zmq.RCVHWM, kept(MAX_WAITING, self._room, MAX_MESSAGE))
-        sock.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
+        sock.setsockopt(zmq.RCVHWM, kept(MAX_WAITING, self._room, self._longest))
+        sock.setsockopt(zmq.MAXMSGSIZE, self._longest)
         sock.setsockopt(zmq.IPV6, 1)
         return sock
 
@@ -161,7 +164,8 @@ class Intake:
             self._bad("PULL", f"message has {parts} parts, expected 1", data)
             return size
         try:
-            item = parse_message(data)
+            long = size > self._least
+            item = parse_long_message(data, None, self._exchange.bounds) if long else parse_message(data)
         except (ItemError, FrameError) as error:
             self._bad("PULL", str(error), data)
             return size
@@ -181,7 +185,9 @@ class Intake:
             self._bad("SUB", f"message has {len(parts)} parts, expected topic and item", parts[0])
             return size
         try:
-            item = parse_message(parts[1], parts[0])
+            topic, data = parts
+            long = size > self._least
+            item = parse_long_message(data, topic, self._exchange.bounds) if long else parse_message(data, topic)
         except (ItemError, FrameError) as error:
             self._bad("SUB", str(error), parts[1])
             return size
@@ -192,5 +198,6 @@ class Intake:
         return size
 
     def _bad(self, source: str, reason: str, data: bytes) -> None:
-        self._exchange.counters.invalid += 1
-        log.warning("%s: item skipped: %s: %r", source, reason or "unknown action", data[:SHOWN])
+        exchange = self._exchange
+        exchange.counters.invalid += 1
+        exchange.refusals.note(source, reason or "unknown action", data, self._now())

@@ -17,6 +17,7 @@ import zmq
 
 from gripproxy import pipe
 from gripproxy.config import Config
+from gripproxy.grip.bounds import Bounds
 from gripproxy.grip.signature import KeyProblem, load_key
 from gripproxy.log import log
 from gripproxy.process import Child, restarts, retiring_workers
@@ -74,9 +75,12 @@ class Service:
         self.exchange = Exchange(
             id_cache_ttl=settings.id_cache_ttl,
             id_cache_max=settings.id_cache_max,
+            last_ids_max=settings.last_ids_max,
             message_wait=settings.message_wait,
+            message_wait_max=settings.message_wait_max,
             linger=settings.subscription_linger,
             update=settings.update_on_first_subscription,
+            bounds=Bounds.of(settings),
             stats=stats,
         )
         self._loop = asyncio.get_running_loop()

@@ -164,12 +164,14 @@ class Metrics:
         yield single("buffer_cuts", "Clients cut off because too much waited in a worker", of("buffer-cuts"))
         waiting = sum(gauges.get("buffered", 0) for gauges in exchange.gauges.values())
         yield GaugeMetricFamily(self._prefix + "buffered_bytes", "Bytes that wait for slow peers", value=waiting)
+        yield single("ignored_control", "Faults of WebSockets' backends that were ignored", of("ignored-control"))
         held = {mode: of(f"held-{mode}") for mode in MODES}
         yield labelled("holds", "Requests held", "mode", held)
         yield present("held", "Requests held now", "mode", "held", MODES)
         ways = {"pull": counters.pull, "sub": counters.sub, "http": counters.http, "command": counters.command}
         yield labelled("items_received", "Items taken in", "way", ways)
         yield single("items_invalid", "Items that could not be understood", counters.invalid)
+        yield labelled("items_refused", "Items and requests that were refused", "way", exchange.refusals.totals())
         yield single("items_unheard", "Items on channels that nobody is subscribed to", counters.unheard)
         yield single("items_passed", "Items handed to workers, each worker counted", counters.passed)
         delivery = exchange.delivery()

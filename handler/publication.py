@@ -7,9 +7,10 @@ from typing import Any
 import orjson
 
 from gripproxy.grip import tnet
+from gripproxy.grip.bounds import BOUNDS, Bounds
 from gripproxy.grip.item import Item, ItemError, parse_json, parse_tnet
 
-__all__ = ["BadJson", "NoObject", "items_of_args", "items_of_json", "parse_message"]
+__all__ = ["BadJson", "NoObject", "items_of_args", "items_of_json", "parse_long_message", "parse_message"]
 
 
 class BadJson(ValueError):
@@ -39,9 +40,29 @@ def parse_message(data: bytes, topic: bytes | None = None) -> Item:
     return parse_json(value)
 
 
-def items_of_json(body: bytes) -> list[Item]:
-    """Return the items of a publish request's body. Raises BadJson, NoObject, or ItemError whose text is the
-    detail to answer. Nothing is published unless all items are right (docs/grip.md §5.5)."""
+def parse_long_message(data: bytes, topic: bytes | None, bounds: Bounds) -> Item:
+    """Return the item of a message with more bytes than ``bounds.least``, its topic's included.
+
+    Args:
+        data: the message, as for ``parse_message``.
+        topic: the channel, for SUB.
+        bounds: of the item.
+
+    Raises:
+        ItemError: the item cannot be used, or exceeds a bound; then it may not even be decoded.
+        tnet.FrameError: the message is neither JSON nor a tnetstring.
+    """
+    size = len(data) + len(topic or b"")
+    bounds.check_message(size)
+    item = parse_message(data, topic)
+    bounds.check_item(item, size)
+    return item
+
+
+def items_of_json(body: bytes, bounds: Bounds = BOUNDS) -> list[Item]:
+    """Return the items of a publish request's body. Raises BadJson, NoObject, or ItemError, also for what exceeds
+    ``bounds``, whose text is the detail to answer. Nothing is published unless all items are right (docs/grip.md
+    §5.5)."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -53,12 +74,28 @@ def items_of_json(body: bytes) -> list[Item]:
     items = document.get("items")
     if type(items) is not list:
         items = _list_in(document, "items")
-    return [parse_json(items[0])] if len(items) == 1 else [parse_json(item) for item in items]
+    parsed = [parse_json(items[0])] if len(items) == 1 else [parse_json(item) for item in items]
+    if len(body) > bounds.least:
+        for item in parsed:
+            bounds.check_item(item, len(body))
+    return parsed
 
 
-def items_of_args(args: dict[Any, Any]) -> list[Item]:
-    """Return the items of the arguments of the ``publish`` command. Raises ItemError (docs/grip.md §5.8)."""
-    return [parse_tnet(item) for item in _list_in(args, b"items")]
+def items_of_args(args: dict[Any, Any], size: int = 0, bounds: Bounds = BOUNDS) -> list[Item]:
+    """Return the items of the arguments of the ``publish`` command.
+
+    Args:
+        args: of the request.
+        size: of the request, in bytes.
+        bounds: of the items.
+
+    Raises:
+        ItemError: an item cannot be used, or exceeds a bound (docs/grip.md §5.8).
+    """
+    items = [parse_tnet(item) for item in _list_in(args, b"items")]
+    for item in items:
+        bounds.check_item(item, size)
+    return items
 
 
 def _list_in(owner: dict[Any, Any], name: str | bytes) -> list[Any]:

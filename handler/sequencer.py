@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from itertools import islice
 from typing import Final
 
+from gripproxy.grip.bounds import size_of_item
 from gripproxy.grip.item import Item
 
-__all__ = ["MAX_WAITING", "Sequencer"]
+__all__ = ["ENTRY_COST", "MAX_WAITING", "MEMORY", "WAITING_BYTES", "WAITING_COST", "Sequencer"]
 
 MAX_WAITING: Final = 100
 """Items that may wait per channel; one more is dropped (docs/grip.md §6.2). Reliable sessions then find a gap and
@@ -18,11 +19,31 @@ MAX_WAITING_TOTAL: Final = 100_000
 cannot fill the memory. Beyond it items do not wait, as if they had waited long enough: reliable sessions find the gap
 at once, and the others get the item out of order rather than never."""
 
+WAITING_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of these items, unless configured (``message_wait_max``); with the same policy."""
+
+WAITING_COST: Final = 1024
+"""Bytes that an item that waits costs besides its content."""
+
 INSISTED_WAIT: Final = 1.0
 """Seconds an item waits that follows the id a backend insists on, see Sequencer.insisted."""
 
-MAX_CHANNELS: Final = 1_000_000
-"""Channels whose last id is kept; the one unused longest is forgotten (docs/grip.md §6.1)."""
+ENTRY_COST: Final = 256
+"""Bytes that a channel whose last id is kept costs besides its name, which may be kept twice, and ids."""
+
+MEMORY: Final = 128 * 1024 * 1024
+"""Bytes of all of these, unless configured (``last_ids_max``); the channel unused longest is forgotten (docs/grip.md
+§6.1)."""
+
+BATCH: Final = 100
+ROOM: Final = 64
+"""Channels looked at together, and what part of the memory is made free when it is full, as in handler.recent."""
+
+MAX_NAMED: Final = 10_000
+"""Channels of which it is known on which id a backend insists; beyond it the oldest is forgotten."""
+
+
+_Entry = tuple[float, Item, int]
 
 
 class Sequencer:
@@ -36,15 +57,18 @@ class Sequencer:
 
     __slots__ = (
         "_last",
-        "_max_channels",
+        "_max_bytes",
         "_max_total",
         "_max_waiting",
+        "_memory",
         "_named",
+        "_size",
         "_starts",
         "_total",
         "_wait",
         "_waiting",
         "dropped",
+        "waiting_bytes",
     )
 
     def __init__(
@@ -52,20 +76,26 @@ class Sequencer:
         wait: float,
         max_waiting: int = MAX_WAITING,
         max_total: int = MAX_WAITING_TOTAL,
-        max_channels: int = MAX_CHANNELS,
+        max_bytes: int = WAITING_BYTES,
+        memory: int = MEMORY,
     ) -> None:
         self._wait = wait
         self._max_waiting = max_waiting
         self._max_total = max_total
-        self._max_channels = max_channels
-        self._last: OrderedDict[bytes, bytes] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._memory = memory
+        # In order of release; as in RecentIds.
+        self._last: dict[bytes, bytes] = {}
+        self._size = 0
         # channel -> prev-id of the item with which its order began: nothing was known then of what is before
         self._starts: dict[bytes, bytes] = {}
         # channel -> id that a backend insists on; of few channels, and until the next item
         self._named: dict[bytes, bytes] = {}
-        # channel -> prev-id -> (when it came, item); the inner dict is in order of arrival
-        self._waiting: dict[bytes, dict[bytes, tuple[float, Item]]] = {}
+        # channel -> prev-id -> (when it came, item, bytes); the inner dict is in order of arrival
+        self._waiting: dict[bytes, dict[bytes, _Entry]] = {}
         self._total = 0
+        self.waiting_bytes = 0
+        """Bytes of all items held back now."""
         self.dropped = 0
         """Items dropped because too many waited, or because one with the same prev-id waited already."""
 
@@ -73,6 +103,11 @@ class Sequencer:
     def waiting(self) -> int:
         """Items held back now, all channels together."""
         return self._total
+
+    @property
+    def size(self) -> int:
+        """Bytes of the last ids that are kept, their channels included."""
+        return self._size
 
     def last_id(self, channel: bytes) -> bytes | None:
         """Return the id of the last item released in order on ``channel`` ("L"), or None if unknown."""
@@ -88,7 +123,7 @@ class Sequencer:
         if last == prev_id:
             return self._release(item)
         if last is None:
-            self._starts[channel] = prev_id
+            self._start(channel, prev_id)
             return self._release(item)
         waiting = self._waiting.get(channel)
         if waiting is None:
@@ -96,12 +131,14 @@ class Sequencer:
         if prev_id in waiting or len(waiting) >= self._max_waiting:
             self.dropped += 1
             return []
-        if self._total >= self._max_total:
+        size = WAITING_COST + size_of_item(item)
+        if self._total >= self._max_total or self.waiting_bytes + size > self._max_bytes:
             if not waiting:
                 del self._waiting[channel]
             return self._release(item)
-        waiting[prev_id] = (now, item)
+        waiting[prev_id] = (now, item, size)
         self._total += 1
+        self.waiting_bytes += size
         return []
 
     def expire(self, now: float) -> list[Item]:
@@ -120,7 +157,7 @@ class Sequencer:
                 due += self._jump(channel, waiting, next(iter(waiting)))
         for channel in [c for c, waiting in self._waiting.items() if _first_arrival(waiting) <= oldest]:
             while (waiting := self._waiting.get(channel)) is not None:
-                prev_id, (since, _) = next(iter(waiting.items()))
+                prev_id, (since, _, _) = next(iter(waiting.items()))
                 if since > oldest:
                     break
                 due += self._jump(channel, waiting, prev_id)
@@ -134,23 +171,24 @@ class Sequencer:
         """
         if self._last.get(channel) == item_id:
             self._named[channel] = prev_id
-            if len(self._named) > self._max_channels:
+            if len(self._named) > MAX_NAMED:
                 del self._named[next(iter(self._named))]
 
     def remove(self, channel: bytes) -> list[Item]:
         """Forget the channel: its last subscription has gone. Return what waited for it, in order of arrival."""
-        self._last.pop(channel, None)
-        self._starts.pop(channel, None)
+        self._forget(channel)
         self._named.pop(channel, None)
         waiting = self._waiting.pop(channel, None)
         if waiting is None:
             return []
         self._total -= len(waiting)
-        return [item for _, item in waiting.values()]
+        self.waiting_bytes -= sum([size for _, _, size in waiting.values()])
+        return [item for _, item, _ in waiting.values()]
 
     def forget_all(self) -> None:
         """Forget the last id of every channel (``recover``). Waiting items go on waiting."""
         self._last.clear()
+        self._size = 0
         self._starts.clear()
         self._named.clear()
 
@@ -161,43 +199,73 @@ class Sequencer:
             self._named.pop(channel, None)
         if item_id is None:
             if channel in last:
-                del last[channel]
-            self._starts.pop(channel, None)
+                self._forget(channel)
             return [item]
+        old = last.pop(channel, None)
         last[channel] = item_id
-        last.move_to_end(channel)
-        if len(last) > self._max_channels:
-            self._starts.pop(last.popitem(last=False)[0], None)
+        if old is None:
+            self._size += ENTRY_COST + 2 * len(channel) + len(item_id)
+        else:
+            self._size += len(item_id) - len(old)
+        if self._size > self._memory:
+            self._make_room()
         released = [item]
+        if not self._waiting:
+            return released
         waiting = self._waiting.get(channel)
         while waiting is not None and item_id in waiting:
             item = self._take(channel, waiting, item_id)
             released.append(item)
             if item.id is None:
                 # Nothing can follow an item without id, and with it the channel's last id is unknown again.
-                del last[channel]
+                self._forget(channel)
                 break
-            item_id = last[channel] = item.id
+            item_id = item.id
+            self._keep(channel, item_id)
             waiting = self._waiting.get(channel)
         return released
 
-    def _jump(self, channel: bytes, waiting: dict[bytes, tuple[float, Item]], prev_id: bytes) -> list[Item]:
+    def _make_room(self) -> None:
+        """Forget the channels that were unused longest."""
+        while self._size > self._memory and self._last:
+            for channel in list(islice(self._last, BATCH)):
+                self._forget(channel)
+                if self._size <= self._memory - self._memory // ROOM:
+                    return
+
+    def _keep(self, channel: bytes, item_id: bytes) -> None:
+        old = self._last.get(channel)
+        self._size += len(item_id) + (ENTRY_COST + 2 * len(channel) if old is None else -len(old))
+        self._last[channel] = item_id
+
+    def _start(self, channel: bytes, prev_id: bytes) -> None:
+        self._size += len(prev_id) - len(self._starts.get(channel, b""))
+        self._starts[channel] = prev_id
+
+    def _forget(self, channel: bytes) -> None:
+        last = self._last.pop(channel, None)
+        if last is not None:
+            self._size -= ENTRY_COST + 2 * len(channel) + len(last)
+        self._size -= len(self._starts.pop(channel, b""))
+
+    def _jump(self, channel: bytes, waiting: dict[bytes, _Entry], prev_id: bytes) -> list[Item]:
         """Return an item that has waited long enough and what it released: the order begins anew with it, unless what
         follows had gone out already. Then the last id stays what it is, or the next items would wait for nothing."""
         start, last = self._starts.get(channel), self._last.get(channel)
-        self._starts[channel] = prev_id
+        self._start(channel, prev_id)
         released = self._release(self._take(channel, waiting, prev_id))
         if start is not None and last is not None and any(item.id == start for item in released):
-            self._last[channel] = last
+            self._keep(channel, last)
         return released
 
-    def _take(self, channel: bytes, waiting: dict[bytes, tuple[float, Item]], prev_id: bytes) -> Item:
-        item = waiting.pop(prev_id)[1]
+    def _take(self, channel: bytes, waiting: dict[bytes, _Entry], prev_id: bytes) -> Item:
+        _, item, size = waiting.pop(prev_id)
         self._total -= 1
+        self.waiting_bytes -= size
         if not waiting:
             del self._waiting[channel]
         return item
 
 
-def _first_arrival(waiting: dict[bytes, tuple[float, Item]]) -> float:
+def _first_arrival(waiting: dict[bytes, _Entry]) -> float:
     return next(iter(waiting.values()))[0]

@@ -403,7 +403,7 @@ class Exchange:
 
     def _grip(self, response: Response) -> None:
         try:
-            instruct = parse_instruct(response)
+            instruct = parse_instruct(response, self._worker.bounds)
         except InstructError as error:
             self._fail(
                 502,
@@ -436,7 +436,7 @@ class Exchange:
         route = self.route
         assert route is not None
         try:
-            instruct = parse_instruct(Response(self._code, self._reason, self._headers, b""))
+            instruct = parse_instruct(Response(self._code, self._reason, self._headers), self._worker.bounds)
             streamable = passes_through(instruct, self._headers)
         except InstructError as error:
             self.refuse(f"Failed to parse accept instructions: {error.detail}")
@@ -459,7 +459,7 @@ class Exchange:
 
     def _hold(self, body: bytes) -> None:
         """A stream whose initial body was passed through is complete: subscribe now."""
-        instruct = parse_instruct(Response(self._code, self._reason, self._headers, body))
+        instruct = parse_instruct(Response(self._code, self._reason, self._headers, body), self._worker.bounds)
         begin_hold(self._worker, self.client, self, instruct, opened=True)
 
     def body_for_hold(self) -> bytes:

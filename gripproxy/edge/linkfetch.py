@@ -53,7 +53,7 @@ class LinkFetches:
             same = self._same(request.base, uri)
         except LinkError as error:
             worker.log.info("link %s: %s", request.link, error)
-            answer = LinkAnswer(worker.loop.call_soon, _nothing)
+            answer = LinkAnswer(worker.loop.call_soon, _nothing, worker.bounds)
             worker.loop.call_soon(answer.failed)
             return answer.join(reader, request.base)
         key = (id(route), *same, request.last_ids, request.untrusted)
@@ -64,7 +64,7 @@ class LinkFetches:
         def closed() -> None:
             del self._asking[key]
 
-        answer = self._asking[key] = LinkAnswer(worker.loop.call_soon, closed)
+        answer = self._asking[key] = LinkAnswer(worker.loop.call_soon, closed, worker.bounds)
         reading = answer.join(reader, uri)
         start = partial(self._start, route, request, answer)
         lane = lane_of(request.route, request.link)

@@ -357,6 +357,7 @@ class Opening:
                 self.figures,
                 target.untrusted,
                 partial(worker.tally.outages.failed, self._pool, str(target)) if self._pool is not None else untold,
+                worker.bounds,
             )
         websocket = WebSocketClient(worker, self._transport, limit)
         websocket.peer = worker.tally.peer(self.request, b"", self.trusted)

@@ -191,4 +191,4 @@ class WebSocketClient(FrameReader):
         self.transport.abort()
 
     def note(self, text: str) -> None:
-        self._worker.log.debug("WebSocket: %s", text)
+        self._worker.ignored(self, text)

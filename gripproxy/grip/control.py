@@ -8,12 +8,13 @@ from __future__ import annotations
 import binascii
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import orjson
 
+from gripproxy.grip.bounds import BOUNDS, Bounds
 from gripproxy.grip.frames import MAX_CONTROL
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "SetMeta",
     "Subscribe",
     "Unsubscribe",
+    "changed_meta",
     "parse_control",
 ]
 
@@ -130,12 +132,13 @@ Control: TypeAlias = (
 )
 
 
-def parse_control(data: bytes) -> Control:
+def parse_control(data: bytes, bounds: Bounds = BOUNDS) -> Control:
     """Read a control message.
 
     :param data: the message; the leading ``c:`` may be there or not (no JSON begins with it).
+    :param bounds: of channels and ids.
     :returns: what it asks for. Fields that mean nothing are ignored.
-    :raises ControlError: it is not JSON, not an object, of unknown type, or a field is missing or wrong.
+    :raises ControlError: it is not JSON, not an object, of unknown type, or a field is missing, wrong or too long.
     """
     if data.startswith(CONTROL_PREFIX):
         data = data[len(CONTROL_PREFIX) :]
@@ -149,7 +152,29 @@ def parse_control(data: bytes) -> Control:
     parse = _PARSERS.get(kind) if type(kind) is str else None
     if parse is None:
         raise ControlError(f"control message has the type {_shown(kind)}; expected one of {', '.join(_PARSERS)}")
-    return parse(fields)
+    parsed = parse(fields)
+    if isinstance(parsed, Subscribe):
+        if fault := bounds.of_channel(parsed.channel):
+            raise ControlError(f"subscribe has a channel of {fault}")
+        if fault := bounds.of_id(parsed.prev_id):
+            raise ControlError(f"subscribe has a prev-id of {fault}")
+    return parsed
+
+
+def changed_meta(meta: Mapping[bytes, bytes], change: SetMeta, bounds: Bounds) -> dict[bytes, bytes]:
+    """Return the connection's meta with one value set or removed.
+
+    :param meta: so far; not changed.
+    :param change: the control message.
+    :param bounds: of all meta of a connection.
+    :raises ControlError: there would be more than is allowed.
+    """
+    changed = {name: value for name, value in meta.items() if name != change.name}
+    if change.value is not None:
+        changed[change.name] = change.value
+        if fault := bounds.of_meta(changed):
+            raise ControlError(f"set-meta makes meta of {fault}")
+    return changed
 
 
 Fields: TypeAlias = dict[str, Any]

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 
+from gripproxy.grip.bounds import BOUNDS, Bounds
 from gripproxy.grip.headers import Headers, ParamsError, param, parse_all_params, parse_params, split_list
 from gripproxy.grip.links import LinkError, NextLink, check_uri
 from gripproxy.grip.response import FINAL_MAX, FINAL_MIN, Response, phrase
@@ -150,13 +151,26 @@ def is_grip(headers: Headers) -> bool:
     return False
 
 
-def parse_instruct(response: Response) -> Instruct:
+def parse_instruct(response: Response, bounds: Bounds = BOUNDS) -> Instruct:
     """Read the instruct of a backend's complete response (docs/grip.md §3.1 to §3.3).
 
     :param response: as the backend sent it; not changed.
+    :param bounds: of channels, ids and meta.
     :returns: the instruct, all values checked and defaults filled in.
-    :raises InstructError: something in it has no meaning (docs/grip.md §3.7).
+    :raises InstructError: something in it has no meaning (docs/grip.md §3.7), or exceeds a bound.
     """
+    instruct = _read(response)
+    for channel in instruct.channels:
+        if len(channel.name) > bounds.channel:
+            raise InstructError(f"channel has a name of {bounds.of_channel(channel.name)}")
+        if channel.prev_id is not None and len(channel.prev_id) > bounds.id:
+            raise InstructError(f"channel has a prev-id of {bounds.of_id(channel.prev_id)}")
+    if instruct.meta and (fault := bounds.of_meta(instruct.meta)):
+        raise InstructError(f"connection has meta of {fault}")
+    return instruct
+
+
+def _read(response: Response) -> Instruct:
     grip: dict[bytes, list[bytes]] = {}
     kept: Headers = []
     content_type: bytes | None = None

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from gripproxy.grip.bounds import BOUNDS, size_of
 from gripproxy.grip.frames import MAX_CONTROL, close_payload, is_close_code
 from gripproxy.grip.headers import Headers, ParamsError, all_of, first, param, parse_params, split_list
 
@@ -419,13 +420,14 @@ def set_meta(headers: Headers) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def update_meta(meta: Headers, headers: Headers) -> Headers:
+def update_meta(meta: Headers, headers: Headers, most: int = BOUNDS.meta) -> Headers:
     """Apply the ``Set-Meta-*`` headers of a response.
 
     :param meta: (name, value) pairs so far; not changed.
     :param headers: of the response.
+    :param most: bytes that all names and values may have.
     :returns: the pairs now; ``meta`` itself if nothing was set. Names are compared without regard to letter case.
-    :raises EventError: there would be more than ``MAX_META``.
+    :raises EventError: there would be more than ``MAX_META``, or more bytes than ``most``.
     """
     changes = set_meta(headers)
     if not changes:
@@ -437,6 +439,9 @@ def update_meta(meta: Headers, headers: Headers) -> Headers:
             updated[name.lower()] = (name, value)
     if len(updated) > MAX_META:
         raise EventError(f"Set-Meta-* makes {len(updated)} names of meta; at most {MAX_META} are kept")
+    size = size_of(updated.values())
+    if size > most:
+        raise EventError(f"Set-Meta-* makes {size} bytes of meta; at most {most} are allowed (meta_max)")
     return list(updated.values())
 
 

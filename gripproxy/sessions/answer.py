@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from gripproxy.grip.bounds import BOUNDS, Bounds
 from gripproxy.grip.filters import FilterError, ResponseFilter
 from gripproxy.grip.headers import Headers, first
 from gripproxy.grip.instruct import INSTRUCT_TYPE, Instruct, InstructError, parse_instruct
@@ -97,10 +98,12 @@ class Reading:
 class LinkAnswer:
     """One answer: ``head``, ``body`` and ``end``, or ``failed``, come from ``source``; the readers get them.
 
-    ``soon(callback)`` calls in the loop's next turn; ``closed()`` is called once, when nobody can join any more.
+    ``soon(callback)`` calls in the loop's next turn; ``closed()`` is called once, when nobody can join any more;
+    ``bounds`` are those of the instructs that answers bring.
     """
 
     __slots__ = (
+        "_bounds",
         "_closed",
         "_filter",
         "_instruct",
@@ -120,11 +123,17 @@ class LinkAnswer:
         "untrusted",
     )
 
-    def __init__(self, soon: Callable[[Callable[[], None]], object], closed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        soon: Callable[[Callable[[], None]], object],
+        closed: Callable[[], None],
+        bounds: Bounds = BOUNDS,
+    ) -> None:
         self.source: Source | None = None
         self.untrusted = False
         """An untrusted target had a part in it, from when there is a head."""
         self._soon = soon
+        self._bounds = bounds
         self._closed: Callable[[], None] | None = closed
         self._readers: dict[Reading, None] = {}
         self._joining: dict[Reading, None] = {}
@@ -223,7 +232,7 @@ class LinkAnswer:
 
     def _parse(self, response: Response) -> None:
         try:
-            self._instruct = instruct = parse_instruct(response)
+            self._instruct = instruct = parse_instruct(response, self._bounds)
             names = [name for channel in instruct.channels for name in channel.filters]
             self._filter = ResponseFilter(names, instruct.meta) if names else None
         except InstructError as error:

@@ -317,7 +317,7 @@ class OverHttp:
         interval = keep_alive_interval(headers)
         if interval is not None:
             self._interval = interval
-        self.backend_meta = update_meta(self.backend_meta, headers)
+        self.backend_meta = update_meta(self.backend_meta, headers, self._session.terms.bounds.meta)
 
     def process(self, events: list[Event]) -> bool:
         """Pass the backend's events on. Returns whether one of them ended the conversation."""

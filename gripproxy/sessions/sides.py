@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from gripproxy.grip.bounds import BOUNDS, Bounds
 from gripproxy.sessions.figures import Figures
 
 __all__ = ["BackendLeg", "SocketOutlet", "SocketTerms", "untold"]
@@ -33,7 +34,7 @@ class SocketOutlet(Protocol):
         """A message goes from one side to the other."""
 
     def note(self, text: str) -> None:
-        """Something the backend did wrong that is ignored: a debug line."""
+        """Something the backend did wrong that is ignored: counted, and logged at a limited rate."""
 
 
 class BackendLeg(Protocol):
@@ -82,9 +83,11 @@ class SocketTerms:
     """What equal WebSockets share: ``prefix`` is the route's channel prefix, ``limit`` the most subscriptions,
     ``route`` what finds the route again, ``rate_key`` its id if it has one, ``debug`` whether errors are told,
     ``figures`` what is counted for the route, ``untrusted`` whether their target is an untrusted one;
-    ``failed(kind, why, got)`` tells that the target has failed (Outages.failed)."""
+    ``failed(kind, why, got)`` tells that the target has failed (Outages.failed); ``bounds`` are those of channels, ids
+    and meta."""
 
     __slots__ = (
+        "bounds",
         "debug",
         "failed",
         "figures",
@@ -109,7 +112,9 @@ class SocketTerms:
         figures: Figures,
         untrusted: bool = False,
         failed: Callable[[str, str, str], None] = untold,
+        bounds: Bounds = BOUNDS,
     ) -> None:
+        self.bounds = bounds
         self.prefix = prefix
         self.figures = figures
         self.limit = limit

@@ -20,6 +20,7 @@ from gripproxy.grip.control import (
     SetMeta,
     Subscribe,
     Unsubscribe,
+    changed_meta,
     parse_control,
 )
 from gripproxy.grip.deflate import Parameters, frame_shared
@@ -451,12 +452,12 @@ class WebSocketSession:
 
     def _control(self, text: bytes) -> None:
         try:
-            self.control(parse_control(text))
+            self.control(parse_control(text, self.terms.bounds))
         except ControlError as error:
             self.outlet.note(f"control message ignored: {error}")
 
     def control(self, control: Control) -> None:
-        """Carry out one control message of the backend."""
+        """Carry out one control message of the backend. Raises ControlError."""
         if isinstance(control, Subscribe):
             if len(control.filters) > self.terms.max_filters:
                 self._published_close(1011, b"too many filters for channel '%b'" % control.channel[:80])
@@ -469,12 +470,7 @@ class WebSocketSession:
                     self.keeper.table.remove(self, subscription)
                     break
         elif isinstance(control, SetMeta):
-            meta = dict(self.meta)
-            if control.value is None:
-                meta.pop(control.name, None)
-            else:
-                meta[control.name] = control.value
-            self.meta = meta
+            self.meta = changed_meta(self.meta, control, self.terms.bounds)
         elif isinstance(control, KeepAliveControl):
             data = None if control.data is None else self._message(control.type, control.data)
             if data is not None:

@@ -208,6 +208,17 @@ class TestCounters:
         start = "buffers full, client cut off: client=192.0.2.1:4000 waiting=10 total=300"
         assert lines.take() == [(WARNING, f"{start} buffers_max=256000000 cut=1")]
 
+    def test_faults_of_backends_are_one_line_a_second(self, lines: Lines, house: House) -> None:
+        client: Any = house.browser().connection
+        for _ in range(1000):
+            house.worker.ignored(client, "control message ignored: not JSON")
+        house.pass_time(1.1)
+        house.worker.ignored(client, "control message ignored: not JSON")
+        assert house.worker.totals()["ignored-control"] == 1001
+        start = "WebSocket client 192.0.2.1:4000: backend: control message ignored: not JSON ("
+        warned = [text for level, text in lines.take() if level == WARNING]
+        assert warned == [f"{start}{n} faults so far)" for n in (1, 1001)]
+
     def test_dropped_deliveries_are_one_line(self, lines: Lines, worker: Worker) -> None:
         worker.deliveries_dropped(2)
         worker.deliveries_dropped(3)

@@ -54,7 +54,7 @@ LIMITS: Final = {
     "WebSocket round trip": Work(154, 2546, 2),
     "item in the worker": Work(20.1, 382.5, 1),
     "item by PULL": Work(34, 528, 0),
-    "item with ids by PULL": Work(45, 678, 0),
+    "item with ids by PULL": Work(48, 727, 0),
     "item by HTTP": Work(53, 810, 2),
 }
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gripproxy.grip.bounds import Bounds
 from gripproxy.grip.control import (
     Control,
     ControlError,
@@ -20,6 +21,7 @@ from gripproxy.grip.control import (
     SetMeta,
     Subscribe,
     Unsubscribe,
+    changed_meta,
     parse_control,
 )
 
@@ -192,3 +194,30 @@ class TestTimeout:
             assert parse_control(data) == SendDelayed(b"x", timeout=0)
         else:
             assert "expected 0 s or more" in refused(data)
+
+
+class TestBounds:
+    SMALL = Bounds(channel=4, id=3, meta=10)
+
+    def refused(self, data: bytes) -> str:
+        with pytest.raises(ControlError) as caught:
+            parse_control(data, self.SMALL)
+        return str(caught.value)
+
+    def test_subscribe(self) -> None:
+        data = control("subscribe", channel="chan", prev_id="123")
+        assert parse_control(data, self.SMALL) == Subscribe(b"chan", (), b"123")
+        assert self.refused(control("subscribe", channel="chann")) == (
+            "subscribe has a channel of 5 bytes, at most 4 are allowed (channel_max)"
+        )
+        assert self.refused(control("subscribe", channel="c", prev_id="1234")) == (
+            "subscribe has a prev-id of 4 bytes, at most 3 are allowed (id_max)"
+        )
+
+    def test_set_meta(self) -> None:
+        meta = changed_meta({b"a": b"1234"}, SetMeta(b"b", b"5678"), self.SMALL)
+        assert meta == {b"a": b"1234", b"b": b"5678"}
+        assert changed_meta(meta, SetMeta(b"a", b"9"), self.SMALL) == {b"a": b"9", b"b": b"5678"}
+        assert changed_meta(meta, SetMeta(b"a", None), self.SMALL) == {b"b": b"5678"}
+        with pytest.raises(ControlError, match="set-meta makes meta of 11 bytes, at most 10 are allowed"):
+            changed_meta(meta, SetMeta(b"c", b""), self.SMALL)

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gripproxy.grip.bounds import Bounds
 from gripproxy.grip.headers import Headers
 from gripproxy.grip.instruct import (
     ChannelSpec,
@@ -485,3 +486,27 @@ def test_any_headers(headers: Headers, code: int, body: bytes) -> None:
     except InstructError:
         return
     check_promises(instruct)
+
+
+class TestBounds:
+    SMALL = Bounds(channel=4, id=3, meta=10)
+
+    def refused(self, *headers: tuple[bytes, bytes]) -> str:
+        with pytest.raises(InstructError) as caught:
+            parse_instruct(Response(200, b"OK", [STREAM, *headers]), self.SMALL)
+        return caught.value.detail
+
+    def test_they_may_be_reached(self) -> None:
+        headers = [STREAM, (b"Grip-Channel", b"chan; prev-id=123"), (b"Grip-Set-Meta", b"12345=67890")]
+        assert parse_instruct(Response(200, b"OK", headers), self.SMALL).channels[0].name == b"chan"
+
+    def test_beyond_them_is_an_error(self) -> None:
+        assert self.refused((b"Grip-Channel", b"a, chann")) == (
+            "channel has a name of 5 bytes, at most 4 are allowed (channel_max)"
+        )
+        assert self.refused((b"Grip-Channel", b"a; prev-id=1234")) == (
+            "channel has a prev-id of 4 bytes, at most 3 are allowed (id_max)"
+        )
+        assert self.refused((b"Grip-Set-Meta", b"12345=67890, a=")) == (
+            "connection has meta of 11 bytes, at most 10 are allowed (meta_max)"
+        )

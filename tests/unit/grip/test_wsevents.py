@@ -546,6 +546,12 @@ class TestHeaders:
         with pytest.raises(EventError, match="101 names of meta"):
             update_meta(meta, [(b"Set-Meta-New", b"y")])
 
+    def test_meta_is_bounded_in_bytes(self) -> None:
+        meta = update_meta([], [(b"Set-Meta-A", b"x" * 9)], 10)
+        assert update_meta(meta, [(b"Set-Meta-a", b"y" * 9)], 10) == [(b"a", b"y" * 9)]
+        with pytest.raises(EventError, match=r"Set-Meta-\* makes 12 bytes of meta; at most 10 are allowed"):
+            update_meta(meta, [(b"Set-Meta-B", b"y")], 10)
+
     def test_public(self) -> None:
         kept = [(b"X-Extra", b"1"), (b"Set-Cookie", b"a=b"), (b"Sec-WebSocket-Protocol", b"p1"), (b"Set-Meta-", b"x")]
         private = [

@@ -54,6 +54,14 @@ def whole(status: bytes, body: bytes, content_type: bytes = b"text/plain", extra
     )
 
 
+def test_an_item_over_a_bound_is_refused(api: Api, exchange: Exchange) -> None:
+    body = b'{"items":[%b,{"channel":"ch","id":"%b","http-stream":{"content":"x"}}]}' % (ITEM, b"1" * 1025)
+    detail = b"Invalid format: publish item object contains 'id' of 1025 bytes, at most 1024 are allowed (id_max)\n"
+    assert ask(api, b"POST", b"/publish/", body) == whole(b"400 Bad Request", detail)
+    assert (exchange.counters.received, exchange.counters.invalid) == (0, 1)
+    assert exchange.refusals.totals()["http"] == 1
+
+
 HELLO = whole(b"200 OK", b"Pushpin API\n")
 NOT_FOUND = whole(b"404 Not Found", b"Not Found\n")
 NOT_ACCEPTABLE = whole(

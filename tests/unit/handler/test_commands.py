@@ -9,7 +9,7 @@ import pytest
 from gripproxy import pipe
 from gripproxy.grip import tnet
 from gripproxy.grip.item import Item
-from handler.commands import Commands, Request, RequestError, failure, parse_request, success
+from handler.commands import CHECKED_MAX, ID_COST, Commands, Request, RequestError, failure, parse_request, success
 from handler.exchange import Exchange
 
 URIS = {b"command": b"tcp://127.0.0.1:5563", b"publish-pull": b"tcp://127.0.0.1:5560"}
@@ -179,3 +179,44 @@ class TestConncheck:
     @pytest.mark.parametrize("args", [{}, {b"ids": b"a"}, {b"ids": [b"a", 5]}])
     def test_bad_requests(self, exchange: Exchange, args: dict[bytes, Any]) -> None:
         assert run(exchange, b"conncheck", args) == [failed(b"bad-request")]
+
+
+class TestBounds:
+    LONG = b"x" * 1025
+
+    def test_a_long_id_is_not_repeated(self, exchange: Exchange) -> None:
+        replies: list[Any] = []
+        Commands(exchange, URIS).run(Request(b"recover", self.LONG, {}), 0, lambda r: replies.append(tnet.loads(r)))
+        detail = b"'id' has 1025 bytes, at most 1024 are allowed (id_max)"
+        assert replies == [{b"success": False, b"condition": b"bad-request", b"value": detail}]
+
+    def test_items(self, exchange: Exchange, worker: Worker) -> None:
+        items = [{b"channel": b"ch", b"id": self.LONG, b"http-stream": {b"content": b"x"}}]
+        detail = b"Invalid format: publish item object contains 'id' of 1025 bytes, at most 1024 are allowed (id_max)"
+        assert run(exchange, b"publish", {b"items": items}) == [failed(b"bad-request", value=detail)]
+        assert worker.got == []
+
+    def test_one_item_of_many(self, exchange: Exchange, worker: Worker) -> None:
+        items = [{b"channel": b"ch", b"http-stream": {b"content": b"x" * size}} for size in (1, 16 * 1024 * 1024)]
+        replies: list[Any] = []
+        payload = tnet.dumps({b"method": b"publish", b"id": b"1", b"args": {b"items": items}})
+        Commands(exchange, URIS).run(parse_request(payload), 0, lambda reply: replies.append(tnet.loads(reply)))
+        assert replies[0][b"condition"] == b"bad-request"
+        assert b"publish item object has 16777218 bytes, at most 16777216 are allowed" in replies[0][b"value"]
+        assert worker.got == []
+
+    def test_a_connection_to_refresh(self, exchange: Exchange, worker: Worker) -> None:
+        detail = b"'cid' has 1025 bytes, at most 1024 are allowed (id_max)"
+        assert run(exchange, b"refresh", {b"cid": self.LONG}) == [failed(b"bad-request", value=detail)]
+        assert worker.got == []
+
+    def test_connections_to_check(self, exchange: Exchange, worker: Worker) -> None:
+        most = CHECKED_MAX // (ID_COST + 1)
+        (reply,) = run(exchange, b"conncheck", {b"ids": [b"x"] * (most + 1)})
+        assert reply[b"condition"] == b"bad-request"
+        assert reply[b"value"].startswith(b"'ids' count for ")
+        (reply,) = run(exchange, b"conncheck", {b"ids": [b"x" * CHECKED_MAX]})
+        assert reply[b"condition"] == b"bad-request"
+        assert worker.got == []
+        assert run(exchange, b"conncheck", {b"ids": [b"x"] * most}) == []
+        assert len(worker.got) == 1

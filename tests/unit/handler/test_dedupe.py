@@ -1,6 +1,10 @@
 """docs/grip.md §5.4: the duplicate check."""
 
-from handler.dedupe import DuplicateCache
+import tracemalloc
+
+import pytest
+
+from handler.dedupe import KEY_MAX, PAIR_COST, DuplicateCache
 
 
 def test_an_id_passes_once_per_channel_within_the_time() -> None:
@@ -67,3 +71,42 @@ def test_a_pair_that_came_again_before_the_sweep_lives_its_second_life() -> None
     cache.expire(16)
     assert cache.seen(b"a", b"19", 24)
     assert not cache.seen(b"a", b"19", 25)
+
+
+def test_long_pairs_are_kept_as_digests() -> None:
+    cache = DuplicateCache(60)
+    long = b"i" * 900_000
+    tracemalloc.start()
+    try:
+        for number in range(50):
+            assert not cache.seen(b"channel", b"%d" % number + long, 0)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 50 * PAIR_COST
+    assert all(cache.seen(b"channel", b"%d" % number + long, 1) for number in range(50))
+    assert not cache.seen(b"channel", long, 1)
+    assert not cache.seen(b"channel2", b"1" + long, 1)
+
+
+@pytest.mark.parametrize("length", [1, KEY_MAX - 8, KEY_MAX, 1024])
+def test_a_pair_costs_no_more_than_is_said(length: int) -> None:
+    number = 10_000
+    cache = DuplicateCache(60, number)
+    tracemalloc.start()
+    try:
+        for turn in range(3 * number):
+            cache.seen(b"c" * length, b"%d" % turn, turn * 1e-9)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(cache) == number
+    assert kept <= number * PAIR_COST
+
+
+def test_digests_differ_from_process_to_process() -> None:
+    long = b"i" * 1000
+    one, other = DuplicateCache(60), DuplicateCache(60)
+    one.seen(b"a", long, 0)
+    other.seen(b"a", long, 0)
+    assert set(one._ends) != set(other._ends)

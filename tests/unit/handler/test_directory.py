@@ -3,7 +3,7 @@
 import pytest
 
 from gripproxy.pipe import RESPONSE, SOCKET, STREAM
-from handler.directory import LINGER_MIN, Directory
+from handler.directory import LINGER_COST, LINGER_MIN, Directory
 
 
 @pytest.fixture
@@ -158,3 +158,19 @@ class TestDeathOfAWorker:
         directory.announce("w1", b"a", (1, 0, 0))
         assert directory.lost("w1", 0) == []
         assert directory.due_ends(60) == [b"a"]
+
+
+def test_channels_that_linger_are_bounded_in_bytes(directory: Directory[str]) -> None:
+    directory.most = 10 * (LINGER_COST + 1000)
+    ended = 0
+    for number in range(100):
+        channel = b"%04d" % number + b"c" * 996
+        directory.subscribe("w1", channel, 0)
+        ended += directory.unsubscribe("w1", channel, True, 0)
+    assert len(directory.channels) == 10
+    assert ended == 90
+    assert directory.lingering_bytes == directory.most
+    assert len(directory.due_ends(60)) == 10
+    assert (directory.lingering_bytes, directory.channels) == (0, {})
+    directory.subscribe("w1", b"a", 61)
+    assert not directory.unsubscribe("w1", b"a", True, 61), "there is room again"

@@ -17,6 +17,7 @@ from gripproxy.grip.item import Item
 from gripproxy.log import log
 from handler.exchange import Exchange
 from handler.intake import LEAST, MAX_PULLED, MAX_WAITING, Intake, kept
+from handler.refusals import INTERVAL
 
 
 class Socket:
@@ -145,7 +146,31 @@ async def test_pull(house: House) -> None:
     assert house.worker.contents == [b"a", b"b", b"c"]
     assert house.exchange.counters.invalid == 2
     assert house.lines[0].startswith("PULL: item skipped: message is empty")
-    assert house.lines[1].startswith("PULL: item skipped: message has 2 parts, expected 1: ")
+    house.exchange.tick(asyncio.get_running_loop().time() + INTERVAL)
+    assert house.lines[1:] == ["PULL: items skipped: 1 more, the last one: message has 2 parts, expected 1"]
+    assert house.exchange.refusals.totals() == {"pull": 2, "sub": 0, "http": 0, "command": 0}
+
+
+async def test_an_item_over_a_bound_is_skipped(house: House) -> None:
+    house.intake.open_pull("tcp://127.0.0.1:5560")
+    sock = house.context.sockets[0]
+    long = [item(b"x", b"c" * 1025), item(b"x" * (16 * 1024 * 1024)), b"x" * (16 * 1024 * 1024 + 1)]
+    sock.waiting = [*([each] for each in long), [item(b"x" * 100_000)], [item(b"y", b"c" * 1024)]]
+    await turn()
+    assert house.worker.contents == [b"x" * 100_000]
+    assert house.exchange.counters.pull == 2
+    assert house.exchange.counters.invalid == 3
+    expected = "publish item object contains 'channel' of 1025 bytes, at most 1024 are allowed (channel_max)"
+    assert house.lines[0].startswith(f"PULL: item skipped: {expected}: ")
+
+
+async def test_a_topic_over_a_bound_is_skipped(house: House) -> None:
+    house.intake.open_sub(("tcp://127.0.0.1:5562",), False)
+    sock = house.context.sockets[0]
+    sock.waiting = [[b"ch" * 513, item(b"a")], [b"ch", item(b"b")]]
+    await turn()
+    assert house.worker.contents == [b"b"]
+    assert "SUB: item skipped: publish item object contains 'channel' of 1026 bytes" in house.lines[0]
 
 
 async def test_an_error_without_text_is_explained(house: House) -> None:

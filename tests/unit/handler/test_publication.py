@@ -3,8 +3,9 @@
 import pytest
 
 from gripproxy.grip import tnet
+from gripproxy.grip.bounds import Bounds
 from gripproxy.grip.item import ItemError
-from handler.publication import BadJson, NoObject, items_of_args, items_of_json, parse_message
+from handler.publication import BadJson, NoObject, items_of_args, items_of_json, parse_long_message, parse_message
 
 TNET = tnet.dumps({b"channel": b"ch", b"formats": {b"http-stream": {b"content": b"x"}}})
 JSON = b'{"channel":"ch","formats":{"http-stream":{"content":"x"}}}'
@@ -68,3 +69,27 @@ def test_items_missing_or_wrong() -> None:
         items_of_args({})
     with pytest.raises(ItemError, match=r"^object contains 'items' with wrong type$"):
         items_of_args({b"items": b"x"})
+
+
+SMALL = Bounds(channel=4, id=3, meta=10, item=100)
+
+
+def test_a_list_with_one_item_over_a_bound_is_refused() -> None:
+    good = b'{"channel":"ch","http-stream":{"content":"x"}}'
+    bad = b'{"channel":"chann","http-stream":{"content":"x"}}'
+    assert len(items_of_json(b'{"items":[%b,%b]}' % (good, good), SMALL)) == 2
+    with pytest.raises(ItemError, match="'channel' of 5 bytes, at most 4"):
+        items_of_json(b'{"items":[%b,%b]}' % (good, bad), SMALL)
+    with pytest.raises(ItemError, match="'channel' of 5 bytes, at most 4"):
+        items_of_args({b"items": [{b"channel": b"chann", b"http-stream": {b"content": b"x"}}]}, 60, SMALL)
+
+
+def test_a_message_that_is_too_long_is_not_decoded() -> None:
+    with pytest.raises(ItemError, match="publish item object has 101 bytes, at most 100 are allowed"):
+        parse_long_message(b"x" * 101, None, SMALL)
+    with pytest.raises(ItemError, match="publish item object has 102 bytes"):
+        parse_long_message(b"x" * 100, b"ch", SMALL)
+    assert parse_long_message(TNET, None, SMALL).channel == b"ch"
+    assert parse_long_message(TNET, b"top", SMALL).channel == b"top"
+    with pytest.raises(ItemError, match="'channel' of 5 bytes, at most 4"):
+        parse_long_message(TNET, b"topic", SMALL)

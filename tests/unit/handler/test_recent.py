@@ -1,6 +1,8 @@
 """The id of the item released last, which a new hold is compared with."""
 
-from handler.recent import RecentIds
+import tracemalloc
+
+from handler.recent import ENTRY_COST, RecentIds
 
 
 def test_the_last_released_id_counts() -> None:
@@ -64,7 +66,7 @@ def test_one_expiry_looks_at_a_bounded_number() -> None:
 
 
 def test_the_bound_drops_the_channel_quiet_for_longest() -> None:
-    recent = RecentIds(60, limit=2)
+    recent = RecentIds(60, memory=5 * ENTRY_COST // 2)
     recent.released(b"a", b"1", 0)
     recent.released(b"b", b"1", 0)
     recent.released(b"a", b"2", 0)
@@ -72,3 +74,28 @@ def test_the_bound_drops_the_channel_quiet_for_longest() -> None:
     recent.released(b"c", b"1", 0)
     assert recent.get(b"b") is None
     assert recent.get(b"a") == b"2"
+
+
+def test_the_bound_is_one_of_bytes() -> None:
+    recent = RecentIds(60, memory=100_000)
+    for number in range(1000):
+        recent.released(b"%d" % number, b"i" * 1000, 0)
+        recent.released(b"%d" % number, b"i" * number, 0)
+        assert recent.size <= 100_000
+    assert len(recent) < 100
+    assert recent.get(b"999") == b"i" * 999
+    recent.forget(b"999", b"i" * 999)
+    recent.expire(100, lambda channel: False)
+    assert (recent.size, len(recent)) == (0, 0)
+
+
+def test_an_entry_costs_no_more_than_is_said() -> None:
+    recent = RecentIds(60)
+    tracemalloc.start()
+    try:
+        for number in range(20_000):
+            recent.released(b"%d" % number, b"id %d" % number, number * 0.001)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept <= recent.size

@@ -3,7 +3,7 @@
 import pytest
 
 from gripproxy.grip.item import Item, StreamFormat
-from handler.sequencer import INSISTED_WAIT, MAX_WAITING, Sequencer
+from handler.sequencer import ENTRY_COST, INSISTED_WAIT, MAX_WAITING, WAITING_COST, Sequencer
 
 
 def item(item_id: str | None, prev_id: str | None = None, channel: bytes = b"ch") -> Item:
@@ -66,7 +66,7 @@ class TestStragglers:
         assert ids(sequencer.arrive(item("5", "4"), 12)) == ["5"]
 
     def test_are_forgotten_with_their_channel(self) -> None:
-        sequencer = Sequencer(5.0, max_channels=2)
+        sequencer = Sequencer(5.0, memory=5 * ENTRY_COST // 2)
         for channel in (b"a", b"b", b"c"):
             sequencer.arrive(item("3", "2", channel), 0)
         assert len(sequencer._starts) == 2
@@ -121,6 +121,32 @@ class TestWaiting:
         assert ids(released) == ["3"], "no item is lost by it, and a gap is seen at once"
         assert (sequencer.waiting, sequencer.dropped) == (2, 0)
         assert ids(sequencer.arrive(item("2", "1", b"a"), 0)) == ["2", "3"]
+
+    def test_the_bound_in_bytes(self) -> None:
+        sequencer = Sequencer(5.0, max_bytes=2 * WAITING_COST + 200_100)
+        for channel in (b"a", b"b", b"c"):
+            sequencer.arrive(item("1", channel=channel), 0)
+            long = item("3", "2", channel)
+            long.stream = StreamFormat("send", b"x" * 100_000)
+            released = sequencer.arrive(long, 0)
+        assert ids(released) == ["3"], "no item is lost by it, and a gap is seen at once"
+        assert (sequencer.waiting, sequencer.dropped) == (2, 0)
+        assert 200_000 < sequencer.waiting_bytes <= 2 * WAITING_COST + 200_100
+        assert ids(sequencer.arrive(item("2", "1", b"a"), 0)) == ["2", "3"]
+        sequencer.remove(b"b")
+        assert sequencer.waiting_bytes == 0
+
+    def test_ids_and_names_are_bounded_in_bytes(self) -> None:
+        sequencer = Sequencer(5.0, memory=100_000)
+        for number in range(1000):
+            channel = b"c" * 1000 + b"%d" % number
+            sequencer.arrive(Item(channel, b"i" * 1000, b"p" * 1000), 0)
+            assert sequencer.size <= 100_000
+        assert len(sequencer._last) == len(sequencer._starts) < 100
+        assert sequencer.last_id(channel) == b"i" * 1000
+        for number in range(1000):
+            sequencer.remove(b"c" * 1000 + b"%d" % number)
+        assert sequencer.size == 0
 
 
 class TestMessageWait:
@@ -183,8 +209,9 @@ class TestForgetting:
         assert sequencer.arrive(item("31", "30"), 0) == []
         assert sequencer.expire(INSISTED_WAIT) == []
 
-    def test_what_backends_insist_on_is_bounded(self) -> None:
-        sequencer = Sequencer(5.0, max_channels=2)
+    def test_what_backends_insist_on_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("handler.sequencer.MAX_NAMED", 2)
+        sequencer = Sequencer(5.0)
         for channel in (b"a", b"b"):
             sequencer.arrive(item("1", channel=channel), 0)
             sequencer.insisted(channel, b"1", b"x")
@@ -208,7 +235,7 @@ class TestForgetting:
         assert ids(sequencer.arrive(item("5", "zz"), 0)) == ["5", "6"]
 
     def test_the_channel_unused_longest_is_forgotten_at_the_bound(self) -> None:
-        sequencer = Sequencer(5.0, max_channels=2)
+        sequencer = Sequencer(5.0, memory=5 * ENTRY_COST // 2)
         for channel in (b"a", b"b", b"a", b"c"):
             sequencer.arrive(item("1", channel=channel), 0)
         assert sequencer.last_id(b"a") == b"1"

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from gripproxy.grip.item import Item
 from handler.dedupe import DuplicateCache
+from handler.recent import ENTRY_COST as RECENT_COST
 from handler.recent import RecentIds
-from handler.sequencer import INSISTED_WAIT, Sequencer
+from handler.sequencer import ENTRY_COST, INSISTED_WAIT, Sequencer
 
 WAIT = 5.0
 
@@ -171,13 +172,20 @@ class TestSequencer:
     def test_its_memory_is_bounded_and_nothing_is_lost_by_the_bound_of_all(
         self, arrivals: list[tuple[int, int]]
     ) -> None:
-        sequencer = Sequencer(WAIT, max_waiting=1000, max_total=5, max_channels=3)
+        sequencer = Sequencer(WAIT, max_waiting=1000, max_total=5, memory=7 * ENTRY_COST // 2)
         released = 0
         for place, number in arrivals:
             channel = b"%d" % place
             released += len(sequencer.arrive(numbered(number, channel), 0))
             assert sequencer.waiting <= 5
             assert len(sequencer._last) <= 3
+            assert sequencer.size == sum(
+                ENTRY_COST + 2 * len(name) + len(last) + len(sequencer._starts.get(name, b""))
+                for name, last in sequencer._last.items()
+            )
+            assert sequencer.waiting_bytes == sum(
+                size for waiting in sequencer._waiting.values() for _, _, size in waiting.values()
+            )
             assert all(sequencer._waiting.values()), "an empty channel is kept"
         assert released + sequencer.waiting + sequencer.dropped == len(arrivals)
         assert released + len(sequencer.expire(WAIT)) + sequencer.dropped == len(arrivals)
@@ -249,7 +257,7 @@ class TestRecent:
 
     @given(st.lists(st.integers(0, 30), max_size=60))
     def test_it_is_bounded(self, released: list[int]) -> None:
-        recent = RecentIds(60, limit=5)
+        recent = RecentIds(60, memory=11 * RECENT_COST // 2)
         for number in released:
             recent.released(b"%d" % number, b"1", 0)
             assert len(recent) <= 5

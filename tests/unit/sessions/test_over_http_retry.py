@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from gripproxy.grip.bounds import BOUNDS
 from gripproxy.grip.frames import TEXT
 from gripproxy.grip.headers import Headers
 from gripproxy.grip.response import Response
@@ -20,6 +22,7 @@ class Session:
     """What the leg tells its session. Unrealistic: it takes everything, and never talks back."""
 
     reliable = None
+    terms = SimpleNamespace(bounds=BOUNDS)
 
     def __init__(self, house: House) -> None:
         self.keeper = house.keeper

@@ -1,0 +1,72 @@
+"""Lengths that publishers and backends may choose."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from gripproxy.grip.bounds import BOUNDS, META_NAMES_MAX, Bounds, size_of_item
+from gripproxy.grip.item import Item, ItemError, MessageFormat, ResponseFormat, StreamFormat
+
+SMALL = Bounds(4, 3, 10, 100)
+
+
+def test_without_configuration() -> None:
+    assert (BOUNDS.channel, BOUNDS.id, BOUNDS.meta, BOUNDS.item) == (1024, 1024, 65536, 16777216)
+    assert BOUNDS.least == 1024
+
+
+def test_as_configured() -> None:
+    settings = SimpleNamespace(channel_max=1, id_max=2, meta_max=3, item_max=4)
+    assert Bounds.of(settings) == Bounds(1, 2, 3, 4)
+    assert Bounds.of(settings).least == 1
+
+
+def fault(item: Item, size: int = 0) -> str:
+    with pytest.raises(ItemError) as caught:
+        SMALL.check_item(item, size)
+    return str(caught.value)
+
+
+def test_each_bound_may_be_reached() -> None:
+    SMALL.check_item(Item(b"cccc", b"iii", b"ppp", meta={b"12345": b"67890"}), 100)
+    SMALL.check_message(100)
+
+
+def test_beyond_each_bound_is_an_error() -> None:
+    assert fault(Item(b"ccccc")) == (
+        "publish item object contains 'channel' of 5 bytes, at most 4 are allowed (channel_max)"
+    )
+    assert fault(Item(b"", b"iiii")) == "publish item object contains 'id' of 4 bytes, at most 3 are allowed (id_max)"
+    assert fault(Item(b"", None, b"pppp")) == (
+        "publish item object contains 'prev-id' of 4 bytes, at most 3 are allowed (id_max)"
+    )
+    assert fault(Item(b"", meta={b"123456": b"67890"})) == (
+        "publish item object contains 'meta' of 11 bytes, at most 10 are allowed (meta_max)"
+    )
+    assert fault(Item(b"", stream=StreamFormat("send", b"x" * 101)), 101) == (
+        "publish item object has 101 bytes, at most 100 are allowed (item_max)"
+    )
+    with pytest.raises(ItemError, match="has 101 bytes, at most 100 are allowed"):
+        SMALL.check_message(101)
+
+
+def test_values_of_meta_are_counted_too() -> None:
+    meta = {b"%d" % number: b"" for number in range(META_NAMES_MAX + 1)}
+    assert BOUNDS.of_meta(meta) == "1025 values, at most 1024 are allowed"
+    del meta[b"0"]
+    assert BOUNDS.of_meta(meta) == ""
+
+
+def test_one_of_many_items_is_measured_by_itself() -> None:
+    SMALL.check_item(Item(b"", stream=StreamFormat("send", b"x" * 100)), 1000)
+
+
+def test_the_size_of_an_item_is_all_that_is_in_it() -> None:
+    response = ResponseFormat("send", 200, b"OK", [(b"A", b"12")], b"body")
+    item = Item(b"ch", b"1", b"2", response, StreamFormat("send", b"str"), MessageFormat("send", "text", b"msg"))
+    item.meta = {b"k": b"v"}
+    assert size_of_item(item) == len(b"ch12OKA12bodystrmsgkv")
+    patch = ResponseFormat("send", 200, b"", [], None, [{"op": "test"}])
+    assert size_of_item(Item(b"", response=patch)) == len(b'[{"op":"test"}]')
