@@ -149,6 +149,7 @@ class Service:
         self.intake.close()
         if self._commands is not None:
             self._commands.close()
+        self.exchange.refusals.settle()
         if self._stats is not None:
             self._stats.close()
         for server in self._metrics:

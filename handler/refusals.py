@@ -63,8 +63,8 @@ class Refusals:
             "%s: %s: %s: %r", way, "item skipped" if way in SKIPPED else "request refused", reason, data[:SHOWN]
         )
 
-    def settle(self, now: float) -> None:
-        """Log the refusals that had no line, where INTERVAL is over. To be called once a second."""
+    def settle(self, now: float = float("inf")) -> None:
+        """Log the refusals that had no line, where INTERVAL is over. To be called once a second, and at the end."""
         for way, state in self._ways.items():
             if state.held and now >= state.at:
                 state.at = now + INTERVAL

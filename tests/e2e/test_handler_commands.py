@@ -95,7 +95,11 @@ async def test_malformed_requests_get_no_reply_and_stop_nothing(
     ):
         await dealer.send_multipart(frames)
     assert await ask(dealer, b"zzz") == {b"id": b"1", b"success": False, b"condition": b"method-not-found"}
-    assert capfd.readouterr().out.count("command: request") == 7
+    house[0].exchange.refusals.settle()
+    lines = capfd.readouterr().out
+    assert lines.count("command: request refused: message of 5 bytes is not a tnetstring") == 1
+    assert lines.count("command: requests refused: 6 more, the last one: request has 3 frames, expected a delim") == 1
+    assert house[0].exchange.refusals.totals()["command"] == 7
 
 
 async def test_the_whole_envelope_comes_back(house: tuple[Service, FakeWorker], dealer: zmq.asyncio.Socket) -> None:

@@ -54,7 +54,7 @@ async def test_pull_takes_the_three_forms(tmp_path: pathlib.Path, push: zmq.Sock
 async def test_bad_items_are_skipped_and_counted(
     tmp_path: pathlib.Path, push: zmq.Socket[bytes], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A truncated tnetstring ends Pushpin 1.36; here it is one line."""
+    """A truncated tnetstring ends Pushpin 1.36; here the first is one line, and all the others are one more."""
     bad: list[bytes] = [b"", b"T3:ab", b"5:", b"J{", item(b"x")[:-1], b"hello", tnet.dumps({b"channel": b"ch"})]
     spec = f"ipc://{tmp_path}/pull"
     async with handler(read_config(tmp_path, push_in_spec=spec), STREAM) as (service, worker):
@@ -65,7 +65,10 @@ async def test_bad_items_are_skipped_and_counted(
         push.send(item(b"good"))
         assert await worker.contents(1) == [b"good"]
         assert service.exchange.counters.invalid == len(bad) + 1
-    assert capfd.readouterr().out.count("PULL: item skipped: ") == len(bad) + 1
+    lines = capfd.readouterr().out
+    assert lines.count("PULL: item skipped: message is empty; expected J and JSON, or a tnetstring") == 1
+    assert lines.count(f"PULL: items skipped: {len(bad)} more, the last one: message has 3 parts, expected 1") == 1
+    assert lines.count("PULL: ") == 2
 
 
 async def test_more_than_one_turn_and_then_nothing(tmp_path: pathlib.Path, push: zmq.Socket[bytes]) -> None:

@@ -41,6 +41,14 @@ def test_a_line_about_those_between_counts_as_one(lines: list[str]) -> None:
     assert lines[2:] == ["SUB: items skipped: 1 more, the last one: third", "SUB: item skipped: fourth: b''"]
 
 
+def test_at_the_end_all_is_logged(lines: list[str]) -> None:
+    refusals = Refusals()
+    refusals.note("HTTP", "first", b"", 0)
+    refusals.note("HTTP", "second", b"", 0.1)
+    refusals.settle()
+    assert lines[1:] == ["HTTP: requests refused: 1 more, the last one: second"]
+
+
 def test_ways_in_are_apart(lines: list[str]) -> None:
     refusals = Refusals()
     for way in ("PULL", "SUB", "HTTP", "command"):
