@@ -98,7 +98,7 @@ async def test_malformed_requests_get_no_reply_and_stop_nothing(
     house[0].exchange.refusals.settle()
     lines = capfd.readouterr().out
     assert lines.count("command: request refused: message of 5 bytes is not a tnetstring") == 1
-    assert lines.count("command: requests refused: 6 more, the last one: request has 3 frames, expected a delim") == 1
+    assert lines.count("command: requests refused: 6 more, the last one: request has 4 frames, expected a delim") == 1
     assert house[0].exchange.refusals.totals()["command"] == 7
 
 
