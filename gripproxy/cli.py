@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from gripproxy import __version__
@@ -184,7 +184,7 @@ def _worker(config: Config, number: int) -> int:
     child = Child.from_env()
     config = as_the_runner(config)
     _open_log(config, f"worker {number}")
-    _start_alone(config, child)
+    _start_alone(config, child, shipped_keys)
     return worker.main(config, number, for_worker(config), child)
 
 
@@ -194,7 +194,7 @@ def _handler(config: Config) -> int:
     child = Child.from_env()
     config = as_the_runner(config)
     _open_log(config, "handler")
-    _start_alone(config, child)
+    _start_alone(config, child, lambda config: exposures(config) + shipped_keys(config))
     return handler.main(config, child)
 
 
@@ -241,10 +241,16 @@ def _top(options: argparse.Namespace) -> int:
         return USAGE_ERROR
 
 
-def _start_alone(config: Config, child: Child) -> None:
-    """Do what the runner does for its children, for a process that runs by itself."""
+def _start_alone(config: Config, child: Child, dangers: Callable[[Config], list[str]]) -> None:
+    """Do what the runner does for its children, for a process that runs by itself.
+
+    Args:
+        config: of the process.
+        child: its tie to a runner.
+        dangers: returns what is dangerous in the configuration and concerns this process.
+    """
     if not child.supervised:
-        for warning in (*config.warnings, *exposures(config), *shipped_keys(config)):
+        for warning in (*config.warnings, *dangers(config)):
             log.warning("%s", warning)
         raise_file_limit()
 

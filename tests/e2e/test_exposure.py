@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.test_survival import PATIENCE, Gripproxy
 from tests.ports import free_ports
-from tests.service import ROOT
+from tests.service import ROOT, running
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -26,11 +26,11 @@ def test_every_open_port_is_named_at_the_start_and_in_check(tmp_path: pathlib.Pa
         f"command_spec=tcp://0.0.0.0:{rep}\nstats_spec=tcp://0.0.0.0:{stats}\nprometheus_port={metrics}\n"
         "[proxy]\nsig_key=changeme"
     )
-    running = Gripproxy(tmp_path, "", (), handler)
+    gripproxy = Gripproxy(tmp_path, "", (), handler)
     try:
-        running.ready()
+        gripproxy.ready()
         named = (
-            rf"HTTP control port on 0\.0\.0\.0, port {running.control}: .* write control_key=SECRET",
+            rf"HTTP control port on 0\.0\.0\.0, port {gripproxy.control}: .* write control_key=SECRET",
             rf"ZeroMQ PULL on tcp://\*:{pull} .* write push_in_spec=tcp://127\.0\.0\.1:{pull}",
             rf"ZeroMQ SUB on tcp://0\.0\.0\.0:{sub} .* write push_in_sub_specs=tcp://127\.0\.0\.1:{sub}",
             rf"ZeroMQ REP on tcp://0\.0\.0\.0:{rep} .* write command_spec=tcp://127\.0\.0\.1:{rep}",
@@ -38,16 +38,16 @@ def test_every_open_port_is_named_at_the_start_and_in_check(tmp_path: pathlib.Pa
             rf"metrics on {metrics}: .* write prometheus_port=127\.0\.0\.1:{metrics}",
             r"sig_key=changeme is the key that is shipped, .* write sig_key=base64:SECRET",
         )
-        log = running.service.log
+        log = gripproxy.service.log
         for line in named:
             assert len(re.findall(rf"\[WARN\] .* \[runner\] {line}", log)) == 1, line
-        done = run("check", f"--config={running.config}")
+        done = run("check", f"--config={gripproxy.config}")
         assert (done.returncode, done.stderr) == (1, "")
         for line in named:
             assert len(re.findall(rf"(?m)^error: {line}", done.stdout)) == 1, line
         assert done.stdout.endswith("\n7 errors\n")
     finally:
-        running.close()
+        gripproxy.close()
 
 
 @pytest.mark.parametrize("key", ["push_in_spec", "push_in_sub_specs", "command_spec"])
@@ -65,13 +65,24 @@ def test_a_key_and_a_way_around_it_do_not_start(tmp_path: pathlib.Path, key: str
 def test_the_key_is_opened_by_the_operator(tmp_path: pathlib.Path) -> None:
     (port,) = free_ports(1)
     handler = f"control_key=secret\npush_in_spec=tcp://0.0.0.0:{port}\ncontrol_zmq=open\n"
-    running = Gripproxy(tmp_path, "", (), handler)
+    gripproxy = Gripproxy(tmp_path, "", (), handler)
     try:
-        running.ready()
-        running.service.wait_for_port(port)
-        assert "other machines" not in running.service.log
+        gripproxy.ready()
+        gripproxy.service.wait_for_port(port)
+        assert "other machines" not in gripproxy.service.log
     finally:
-        running.close()
+        gripproxy.close()
+
+
+def test_a_handler_by_itself_names_its_ports(tmp_path: pathlib.Path) -> None:
+    control, pull = free_ports(2)
+    config = tmp_path / "g.conf"
+    config.write_text(
+        f"[global]\nrundir={tmp_path}/run\n[handler]\npush_in_http_port={control}\npush_in_spec=tcp://*:{pull}\n"
+    )
+    handler = [sys.executable, "-m", "gripproxy", "handler", f"--config={config}"]
+    with running(handler, control) as service:
+        service.wait_for_log(rf"\[WARN\] .* \[handler\] ZeroMQ PULL on tcp://\*:{pull} .* write push_in_spec=")
 
 
 @pytest.mark.parametrize("lines", ["head -n 1", "true"])
@@ -106,11 +117,11 @@ def test_pushpins_own_configuration_starts(tmp_path: pathlib.Path) -> None:
         "stats_spec=ipc://{rundir}/{ipc_prefix}stats\nmessage_rate=2500\n"
         "[proxy]\nsig_iss=pushpin\nsig_key=changeme\nupdates_check=off\n[runner]\nlog_level=5\nclient_maxconn=1000000000\nzurl_bin=zurl"
     )
-    running = Gripproxy(tmp_path, "services=condure,pushpin-proxy,pushpin-handler", (), handler)
+    gripproxy = Gripproxy(tmp_path, "services=condure,pushpin-proxy,pushpin-handler", (), handler)
     try:
-        running.ready()
-        warnings = re.findall(r"\[WARN\] \S+ \S+ \[runner\] (?:\S+: )?(\w+)", running.service.log)
-        assert "log_level must be 0 to 3, not '5'; 3 is used" in running.service.log
+        gripproxy.ready()
+        warnings = re.findall(r"\[WARN\] \S+ \S+ \[runner\] (?:\S+: )?(\w+)", gripproxy.service.log)
+        assert "log_level must be 0 to 3, not '5'; 3 is used" in gripproxy.service.log
         assert sorted(warnings) == ["client_maxconn", "log_level", "sig_key"]
     finally:
-        running.close()
+        gripproxy.close()
