@@ -308,8 +308,11 @@ class Stats(Generic[W]):
             ValueError or TypeError: news of the wrong shape.
         """
         for route, kind, reason, count in news:
-            if not 0 <= kind <= 9 or reason not in ANSWERS:
-                raise ValueError(f"{kind!r}, {reason!r} is no class and reason of a response")
+            if not 0 <= kind <= 9:
+                raise ValueError(f"{kind!r} is no class of a response")
+            if reason not in ANSWERS:
+                # Of a worker that is newer than this handler.
+                reason = "other"
             known = self.responses.get(route)
             if known is None:
                 if len(self.responses) >= RESPONSE_ROUTES_MAX:

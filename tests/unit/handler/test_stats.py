@@ -386,6 +386,17 @@ class TestRecoveries:
         house.listen("recovery")
         assert house.beat(2) == []
 
+    def test_responses_add_up_and_reasons_of_newer_workers_are_others(self) -> None:
+        stats = House().stats
+        stats.responded([(b"r", 2, "backend", 3), (b"r", 5, "of the future", 1)])
+        stats.responded([(b"r", 2, "backend", 1), (b"r", 5, "of the far future", 1)])
+        assert stats.responses == {b"r": {(2, "backend"): 4, (5, "other"): 2}}
+
+    @pytest.mark.parametrize("news", [[(b"r", 10, "backend", 1)], [(b"r", 2, "backend")], [1]])
+    def test_responses_of_the_wrong_shape_are_refused(self, news: Any) -> None:
+        with pytest.raises((ValueError, TypeError)):
+            House().stats.responded(news)
+
     @pytest.mark.parametrize("news", [[(b"r", STREAM, (1, 2))], [(b"r", STREAM)], [1]])
     def test_those_of_another_version_are_refused(self, news: Any) -> None:
         with pytest.raises((ValueError, TypeError)):
