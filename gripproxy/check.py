@@ -16,6 +16,7 @@ from typing import TextIO
 
 from gripproxy.config import Config, ConfigError, parse_address
 from gripproxy.exposure import SHIPPED_KEY, exposures, is_shipped, open_to_users, shipped_keys
+from gripproxy.footprint import footprints
 from gripproxy.routes import Route, RouteTable, Target
 from gripproxy.routes_file import Routes, RoutesFile
 from gripproxy.tls import CertificateError, Certificates
@@ -114,7 +115,8 @@ def check(
         config: as far as it could be loaded.
         out: a text stream, standard output if None.
         problems: what prevents the start, as survey_config found it.
-        verbose: also print where each key of Pushpin stands that means nothing here, and why.
+        verbose: also print where each key of Pushpin stands that means nothing here, and why, and what the memory of
+            each process is made of.
 
     Returns:
         0; 1 if there are warnings or dangers; 2 if the service would not start.
@@ -128,7 +130,7 @@ def check(
     except ConfigError as error:
         fatal.append(str(error))
     lines = [f"config: {config.path or 'none, built-in values'}"]
-    lines += [f"  {line}" for line in _listening(config)]
+    lines += [f"  {line}" for line in (*_listening(config), *_memory(config, verbose))]
     lines.append(f"routes: {source.path or ('--route' if config.overrides.routes else 'none, built-in test route')}")
     lines += [f"  {route.line}: {describe(route)}" for route in routes.table.routes]
     if config.ignored:
@@ -183,6 +185,24 @@ def _listening(config: Config) -> list[str]:
     counts = {"worker": config.proxy.workers, "handler": 1}
     lines.append("processes: " + ", ".join(f"{counts[name]} {name}" for name in sorted(config.services)))
     return lines
+
+
+def _memory(config: Config, verbose: bool) -> list[str]:
+    """Return what each process may use at most, and what its largest part is for; with ``verbose`` all parts."""
+    lines = []
+    for kind, footprint in footprints(config).items():
+        if kind != "runner" and kind not in config.services:
+            continue
+        most = footprint.greatest
+        reason = f", the largest part for {most.what}: {most.how.replace('`', '')}" if len(footprint.terms) > 1 else ""
+        lines.append(f"memory: {kind} at most {_megabytes(footprint.total)}{reason}")
+        if verbose and reason:
+            lines += [f"  {_megabytes(term.size)} {term.what}: {term.how.replace('`', '')}" for term in footprint.terms]
+    return lines
+
+
+def _megabytes(size: int) -> str:
+    return f"{-(-size // 1_000_000):,} MB"
 
 
 def _findings(config: Config, routes: tuple[Route, ...], path: str | None) -> list[str]:

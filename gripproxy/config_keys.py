@@ -169,7 +169,9 @@ class Handler:
     push_in_spec: str = key("", "ZeroMQ", "PULL, binds", kind="spec", builtin="tcp://127.0.0.1:5560")
     push_in_sub_specs: tuple[str, ...] = key((), "ZeroMQ", "SUB", kind="specs", builtin="tcp://127.0.0.1:5562")
     push_in_sub_connect: bool = key(False, "", "SUB connects instead of binding")
-    push_in_buffer_max: int = key(0, "bytes", "ZeroMQ may keep of each PULL or SUB publisher; 0: by number only", low=0)
+    push_in_buffer_max: int = key(
+        4 * 1024**3, "bytes", "ZeroMQ may keep of each PULL or SUB publisher; 0: by number only", low=0
+    )
     push_in_http_addr: str = key("127.0.0.1", "address", "HTTP control port")
     push_in_http_port: int = key(
         0, "port", "HTTP control port; 0: none", kind="port", low=0, high=65535, builtin="5561"

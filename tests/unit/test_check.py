@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from gripproxy.check import check, describe
 from gripproxy.config import Overrides, load_config, survey_config
+from gripproxy.footprint import footprints
 from gripproxy.routes import parse_routes
 
 
@@ -109,7 +110,7 @@ class TestCheck:
             "a test\n* b:1\n",
         )
         assert status == 0
-        assert lines == [
+        assert [line for line in lines if not line.startswith("  memory: ")] == [
             "config: g.conf",
             "  clients: http port 80",
             "  clients: unix socket /s",
@@ -126,6 +127,33 @@ class TestCheck:
             "1 key of Pushpin means nothing here: zurl_bin",
             "ok",
         ]
+
+    def test_memory(self, setup: Setup) -> None:
+        text = (
+            "[runner]\nhttp_port=80\nclient_maxconn=1000\n[proxy]\nworkers=2\nws_over_http_message_max=300000\n"
+            "stream_buffer_max=65536\n[handler]\nworker_queue_max=150000000\nitem_max=1000000\n"
+        )
+        _, lines = setup.check(text, "* test\n")
+        memory = [line.partition(": ")[2] for line in lines if line.startswith("  memory: ")]
+        config = load_config(str(setup.directory / "g.conf"))
+        worker, handler, runner = (-(-footprint.total // 1_000_000) for footprint in footprints(config).values())
+        assert memory == [
+            f"worker at most {worker:,} MB, the largest part for bodies that holds keep: clients * 200,000, or * 2 *"
+            " ws_over_http_message_max if that is more",
+            f"handler at most {handler:,} MB, the largest part for messages to workers: workers * (worker_queue_max +"
+            " 1.25 MiB + 4 * item_max)",
+            f"runner at most {runner:,} MB",
+        ]
+
+    def test_memory_of_each_term(self) -> None:
+        out = io.StringIO()
+        check(load_config(None), out, verbose=True)
+        assert "\n    76 MB the process: 72 MiB\n" in out.getvalue()
+        assert out.getvalue().count(" subscriptions: ") == 2
+
+    def test_memory_only_of_processes_that_are_started(self, setup: Setup) -> None:
+        _, lines = setup.check("[runner]\nhttp_port=80\nservices=handler\n", "* test\n")
+        assert [line.split()[1] for line in lines if line.startswith("  memory: ")] == ["handler", "runner"]
 
     def test_built_in(self) -> None:
         out = io.StringIO()

@@ -1,0 +1,195 @@
+"""Memory that each process may use at most, in bytes, computed from the configuration (docs/guarantees.md#memory).
+
+A footprint is a sum of terms: what the process is without work, what each connection may cost, and every buffer with a
+bound of its own. It is an upper bound and not an estimate: a process that serves as many clients as it may, all of them
+hostile, stays below it. Sizes of Python objects were measured with CPython 3.11 on 64 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from gripproxy.config import Config
+from gripproxy.edge.exchange import GRIP_REQUEST_MAX, GRIP_RESPONSE_MAX
+from gripproxy.edge.heads import SIZE_MAX
+from gripproxy.pipe import FRAME_BYTES, WRITE_AHEAD
+from gripproxy.sessions.answer import INSTRUCT_MAX
+from handler.commands import MAX_WAITING as COMMANDS_KEPT
+from handler.control import MAX_CONNECTIONS
+from handler.dedupe import PAIR_COST
+from handler.directory import LINGER_BYTES
+from handler.intake import MAX_PULLED, MAX_WAITING, MESSAGE_ITEMS, kept
+
+__all__ = ["PUBLISHERS", "Footprint", "Term", "footprints"]
+
+PROCESS: Final = 72 * 1024 * 1024
+"""Bytes of an interpreter with all modules, and what its allocator keeps; 44 to 50 MB are resident at the start."""
+
+CONNECTION: Final = 16 * 1024
+"""Bytes of one client connection and the backend connection of its request, without what they have buffered: 2 KB held,
+13 KB with a request under way, parser and timers included."""
+
+TLS: Final = 32 * 1024
+"""Bytes that one connection over TLS costs besides: 24 KB measured."""
+
+SUBSCRIPTION: Final = 1024
+"""Bytes that one session's tie to one channel costs besides the channel's name and its id, in each process."""
+
+DECODED: Final = 32
+"""Bytes of objects for each byte of JSON or of a tnetstring while it is decoded: ``[],`` is a list of 88 bytes."""
+
+COPIES: Final = 4
+"""Copies of an item under way at one time: as it came, decoded, packed for the pipe, and as a frame of it."""
+
+READ: Final = 256 * 1024
+"""Bytes that one read of a socket may bring."""
+
+PUBLISHERS: Final = 4
+"""Publishers connected to each ZeroMQ port that are counted. ZeroMQ takes any number, and each costs as much again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One part of a footprint: ``what`` it is for, ``how`` it is computed from keys and constants, its ``size`` in
+    bytes."""
+
+    what: str
+    how: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Terms of one process."""
+
+    terms: tuple[Term, ...]
+
+    @property
+    def total(self) -> int:
+        """Bytes of all terms together."""
+        return sum(term.size for term in self.terms)
+
+    @property
+    def greatest(self) -> Term:
+        """The term with the most bytes."""
+        return max(self.terms, key=lambda term: term.size)
+
+
+def footprints(config: Config) -> dict[str, Footprint]:
+    """Return what each process may use at most, by its kind: ``worker``, ``handler`` and ``runner``.
+
+    Args:
+        config: the configuration.
+    """
+    return {"worker": _worker(config), "handler": _handler(config), "runner": Footprint((_process(),))}
+
+
+def _process() -> Term:
+    return Term("the process", "72 MiB", PROCESS)
+
+
+def _channels(config: Config) -> int:
+    """Return the bytes of one connection's subscriptions."""
+    handler = config.handler
+    return handler.connection_subscription_max * (SUBSCRIPTION + handler.channel_max + handler.id_max)
+
+
+def _worker(config: Config) -> Footprint:
+    runner, proxy, handler = config.runner, config.proxy, config.handler
+    clients = -(-runner.client_maxconn // max(1, proxy.workers))
+    # A long-poll keeps its request and its answer; a WebSocket over HTTP an incomplete message and those to be posted.
+    held = max(GRIP_REQUEST_MAX + GRIP_RESPONSE_MAX, 2 * proxy.ws_over_http_message_max)
+    item = handler.item_max
+    return Footprint(
+        (
+            _process(),
+            Term("connections", "clients * 16 KiB", clients * CONNECTION),
+            Term(
+                "TLS",
+                "clients * 32 KiB, nothing without `https_ports`",
+                clients * TLS if runner.https_ports else 0,
+            ),
+            Term("heads", "clients * 2 * `client_buffer_size`", clients * 2 * runner.client_buffer_size),
+            Term(
+                "bodies that holds keep",
+                "clients * 200,000, or * 2 * `ws_over_http_message_max` if that is more",
+                clients * held,
+            ),
+            Term(
+                "subscriptions",
+                "clients * `connection_subscription_max` * (1 KiB + `channel_max` + `id_max`)",
+                clients * _channels(config),
+            ),
+            Term("meta of sessions", "clients * `meta_max`", clients * handler.meta_max),
+            Term(
+                "items that wait in a session for its filters or its backend",
+                "clients * `stream_buffer_max`",
+                clients * proxy.stream_buffer_max,
+            ),
+            Term("waiting for peers that do not read", "`buffers_max`", proxy.buffers_max),
+            Term("the message of a WebSocket in work", "`ws_message_max` + 256 KiB", proxy.ws_message_max + READ),
+            Term("answers to links under way", "`recovery_max` * 1,000,000", proxy.recovery_max * INSTRUCT_MAX),
+            Term("items from the handler", "2 MiB + 4 * `item_max`", 2 * FRAME_BYTES + COPIES * item),
+            Term("messages to the handler", "`worker_queue_max` + 256 KiB", handler.worker_queue_max + WRITE_AHEAD),
+            Term("heads that came again", "2 MiB", 2 * SIZE_MAX),
+        )
+    )
+
+
+def _handler(config: Config) -> Footprint:
+    runner, proxy, handler = config.runner, config.proxy, config.handler
+    item = handler.item_max
+    longest, room = MESSAGE_ITEMS * item, handler.push_in_buffer_max
+    pulled = (kept(MAX_PULLED, room, longest) + 1) * longest if handler.push_in_spec else 0
+    heard = (kept(MAX_WAITING, room, longest) + 1) * longest if handler.push_in_sub_specs else 0
+    commands = (COMMANDS_KEPT + 1) * longest if handler.command_spec else 0
+    request = handler.push_in_http_max_headers_size + handler.push_in_http_max_body_size
+    # A body grows by an eighth more than it needs; one at a time is copied.
+    control = (MAX_CONNECTIONS * 9 // 8 + 1) * request if handler.push_in_http_port else 0
+    waiting = handler.worker_queue_max + WRITE_AHEAD + FRAME_BYTES + COPIES * item
+    body = handler.push_in_http_max_body_size
+    return Footprint(
+        (
+            _process(),
+            Term(
+                "messages to workers",
+                "`workers` * (`worker_queue_max` + 1.25 MiB + 4 * `item_max`)",
+                proxy.workers * waiting,
+            ),
+            Term(
+                "ids of items",
+                "`id_cache_max` * 256, nothing with `id_cache_ttl=0`",
+                handler.id_cache_max * PAIR_COST if handler.id_cache_ttl else 0,
+            ),
+            Term("last ids of channels", "2 * `last_ids_max`", 2 * handler.last_ids_max),
+            Term("items that wait for others", "`message_wait_max`", handler.message_wait_max),
+            Term(
+                "subscriptions",
+                "`client_maxconn` * `connection_subscription_max` * (1 KiB + `channel_max` + `id_max`)",
+                runner.client_maxconn * _channels(config),
+            ),
+            Term("subscriptions that linger", "64 MiB", LINGER_BYTES),
+            Term(
+                "requests on the control port",
+                "145 * (`push_in_http_max_headers_size` + `push_in_http_max_body_size`)",
+                control,
+            ),
+            Term(
+                "messages of 4 PULL publishers",
+                "4 * (`push_in_buffer_max`, but 2 messages at least, + 4 * `item_max`)",
+                PUBLISHERS * pulled,
+            ),
+            Term(
+                "messages of 4 SUB publishers",
+                "4 * (`push_in_buffer_max`, but 2 messages at least, + 4 * `item_max`)",
+                PUBLISHERS * heard,
+            ),
+            Term("requests of 4 peers of the command port", "4 * 5 * 4 * `item_max`", PUBLISHERS * commands),
+            Term(
+                "items in work",
+                "36 * `item_max`, or * `push_in_http_max_body_size` if that is more",
+                (DECODED + COPIES) * max(item, body if handler.push_in_http_port else 0),
+            ),
+        )
+    )
