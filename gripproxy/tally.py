@@ -192,6 +192,7 @@ class Tally(Ledger):
         totals["deliveries"] = worker.fanout.delivered + (worker.pacer.delivered if worker.pacer is not None else 0)
         totals["keep-alives"] = worker.keeper.keep_alives
         totals["accept-pauses"] = worker.accepting.pauses
+        totals["descriptor-waits"] = worker.shortage.waits
         totals["link-requests"] = worker.links.asked
         totals["held-response"], totals["held-stream"] = self.holds
         totals["repeats"] = self.repeats

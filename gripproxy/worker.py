@@ -23,7 +23,7 @@ from gripproxy import tls
 from gripproxy.buffers import Buffers
 from gripproxy.commands import answer
 from gripproxy.config import Config, ConfigError
-from gripproxy.edge.accepting import Accepting
+from gripproxy.edge.accepting import Accepting, files_in_use
 from gripproxy.edge.asking import Asking
 from gripproxy.edge.backend import BackendPool
 from gripproxy.edge.client import ClientConnection
@@ -35,6 +35,7 @@ from gripproxy.edge.names import folded
 from gripproxy.edge.opening import Opening
 from gripproxy.edge.peer import closed_sides
 from gripproxy.edge.poster import EventPoster
+from gripproxy.edge.shortage import Shortage
 from gripproxy.edge.turns import Turns
 from gripproxy.grip.bounds import Bounds
 from gripproxy.grip.forwarded import ForwardedFor
@@ -113,7 +114,12 @@ class Worker(Journal):
         self._serial = 0
         self.turns = Turns(loop.call_soon)
         self.buffers = Buffers(config.proxy.buffers_max, loop.call_soon, self._peers, closed_sides)
-        self.accepting = Accepting(loop, partial(ClientConnection, self), lambda: self.connections)
+        self.accepting = Accepting(
+            loop,
+            partial(ClientConnection, self),
+            lambda: self.connections,
+            lambda: self.pool.connecting,
+        )
         self._arrival = ARRIVAL
         self._link: Link | None = None
         self._stopped = loop.create_future()
@@ -182,8 +188,11 @@ class Worker(Journal):
         self.fanout = Fanout(
             self.table, loop.call_soon, self.clock, self.pressure.busy, self.pacer, config.handler.message_block_size
         )
+        self.shortage = Shortage(
+            loop.call_later, loop.time, self.accepting.limit, files_in_use, lambda: self.accepting.careful
+        )
         self.pool = BackendPool(
-            loop, proxy.connect_timeout, proxy.backend_idle_timeout, target_context, config.policy()
+            loop, proxy.connect_timeout, proxy.backend_idle_timeout, target_context, config.policy(), self.shortage
         )
         self.route_source = WorkerRoutes(config, number, loop, self.use_routes)
         self.routes = RouteTable()

@@ -157,6 +157,8 @@ class Metrics:
         yield present("connections_open", "Connections of clients there are now", "kind", "connected", kinds)
         yield single("connections_refused", "Clients turned away because of a limit", of("connections-refused"))
         yield single("accept_pauses", "Times accepting paused for want of descriptors", of("accept-pauses"))
+        waits = "Connects to backends that waited for a descriptor"
+        yield single("descriptor_waits", waits, of("descriptor-waits"))
         yield single("bad_clients", "Clients disconnected for what they sent or did not send", of("bad-clients"))
         yield single("slow_clients", "Clients cut off because they did not read", of("slow-clients"))
         stalled = {side: of(f"stalled-{side}") for side in ("client", "backend")}

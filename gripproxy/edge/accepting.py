@@ -32,7 +32,8 @@ SMALL: Final = 128
 """With a limit that leaves less than this for the queue, the loop's servers are not used at all."""
 
 RESERVE: Final = 200
-"""Descriptors kept for backends, the pipe and libraries; an eighth of the limit if that is less."""
+"""Descriptors kept for the pipe, libraries, and requests that clients are about to send; an eighth of the limit if that
+is less. Beside them one is kept for each request that is waiting for a connection to its backend."""
 
 PAUSE: Final = 0.1
 """Seconds between two looks whether there is room again."""
@@ -77,8 +78,9 @@ class _Door:
 class Accepting:
     """Accepts the clients of one worker.
 
-    Arguments: ``loop``; ``make`` makes a client's protocol; ``clients()`` is how many are connected; ``limit`` is the
-    process's limit of open files (None: asked for); ``in_use()`` see files_in_use. Call ``look`` about every second.
+    Arguments: ``loop``; ``make`` makes a client's protocol; ``clients()`` is how many are connected, ``wanted()`` how
+    many descriptors their requests wait for, which are kept for them; ``limit`` is the process's limit of open files
+    (None: asked for); ``in_use()`` see files_in_use. Call ``look`` about every second.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Accepting:
         loop: asyncio.AbstractEventLoop,
         make: Make,
         clients: Callable[[], int],
+        wanted: Callable[[], int],
         limit: int | None = None,
         in_use: Callable[[], int] = files_in_use,
     ) -> None:
@@ -97,11 +100,13 @@ class Accepting:
         self._make = make
         self._clients = clients
         self._in_use = in_use
+        self._wanted = wanted
         self._reserve = min(RESERVE, self.limit // 8)
         self._doors: list[_Door] = []
         self._backlog = 0
         self._near = 0
-        self._careful = True
+        self.careful = True
+        """It accepts by itself: the limit is near, or low."""
         self._back_at = 0
         self._looking = False
         self._timer: asyncio.TimerHandle | None = None
@@ -118,8 +123,8 @@ class Accepting:
         # Whatever waits is accepted at once, on every socket: that much room the loop's servers must have.
         self._backlog = min(BACKLOG, self.limit // (8 * max(1, len(self._doors))))
         self._near = self.limit - self._reserve - self._backlog * len(self._doors)
-        self._careful = self._backlog < SMALL or self._in_use() >= self._near
-        if self._careful:
+        self.careful = self._backlog < SMALL or self._in_use() >= self._near
+        if self.careful:
             self._read(True)
         else:
             await self._serve()
@@ -148,20 +153,24 @@ class Accepting:
         if not self._doors:
             return
         used = self._in_use()
-        if not self._careful:
+        if not self.careful:
             if used >= self._near:
                 self._be_careful()
             return
         if self.paused:
-            if used < self.limit - self._reserve:
+            if self._room():
                 self.paused = False
                 self._read(True)
             else:
                 self._look_soon()
         elif self._backlog >= SMALL and used < self._near and self._clients() <= self._back_at:
-            self._careful = False
+            self.careful = False
             self._read(False)
             self._keep(self._serve_again())
+
+    def _room(self) -> bool:
+        """Whether there is a descriptor for one more client, beside those kept for the ones that are connected."""
+        return self._in_use() + self._wanted() < self.limit - self._reserve
 
     def _look_soon(self) -> None:
         if self._timer is None:
@@ -184,7 +193,7 @@ class Accepting:
             except BaseException:
                 copy.close()
                 raise
-            if not self._doors or self._careful:  # it is over, or the room is, meanwhile
+            if not self._doors or self.careful:  # it is over, or the room is, meanwhile
                 server.close()
                 return
             door.server = server
@@ -212,7 +221,7 @@ class Accepting:
     # By ourselves
 
     def _be_careful(self) -> None:
-        self._careful = True
+        self.careful = True
         self._back_at = self._clients() * 3 // 4
         for door in self._doors:
             if door.server is not None:
@@ -231,7 +240,7 @@ class Accepting:
     def _take(self, door: _Door) -> None:
         """Accept what waits, while there is room."""
         for _ in range(TURN):
-            if self._in_use() >= self.limit - self._reserve:
+            if not self._room():
                 self._pause()
                 return
             try:

@@ -15,6 +15,7 @@ from typing import Final, Protocol, cast
 from gripproxy.config import AccessPolicy
 from gripproxy.edge.heads import ResponseHead
 from gripproxy.edge.responseparser import BadResponse, ResponseParser
+from gripproxy.edge.shortage import Shortage
 from gripproxy.outages import (
     BAD_ANSWER,
     BLOCKED,
@@ -29,10 +30,14 @@ from gripproxy.outages import (
 )
 from gripproxy.routes import Target
 
-__all__ = ["BackendConnection", "BackendPool", "Blocked", "HostPool", "Sink", "WholeSink", "kind_of"]
+__all__ = ["FINAL", "BackendConnection", "BackendPool", "Blocked", "HostPool", "Sink", "WholeSink", "kind_of"]
 
 HIGH_WATER: Final = 128 * 1024
 """Bytes of request body that may wait in a backend connection before the client is not read."""
+
+
+FINAL: Final = (BLOCKED, DESCRIPTORS)
+"""Failures to connect after which no other target is tried: it would be no better."""
 
 
 class Blocked(OSError):
@@ -257,7 +262,7 @@ class BackendConnection(asyncio.Protocol):
 class HostPool:
     """Connections to one address with one way of TLS."""
 
-    __slots__ = ("_connecting", "_idle", "_owner", "_server_name", "_tls", "outage", "target")
+    __slots__ = ("_connecting", "_idle", "_owner", "_server_name", "_starved", "_tls", "outage", "target")
 
     def __init__(self, owner: BackendPool, target: Target, tls: ssl.SSLContext | None, server_name: str) -> None:
         self._owner = owner
@@ -266,6 +271,8 @@ class HostPool:
         self._server_name = server_name
         self._idle: dict[BackendConnection, None] = {}
         self._connecting: dict[Sink, asyncio.Task[None]] = {}
+        self._starved: dict[Sink, bool] = {}
+        """Of these, those that wait for a descriptor; and whether only a new connection will do."""
         self.outage: Outage | None = None
         """What the target's failures are counted in, if there were any (``gripproxy.outages.Troubled``)."""
 
@@ -280,19 +287,46 @@ class HostPool:
             connection.sink = sink
             sink.on_connected(connection)
             return
-        task = self._owner.loop.create_task(self._connect(sink), name=f"connect {self.target.host}:{self.target.port}")
-        self._connecting[sink] = task
+        name = f"connect {self.target.host}:{self.target.port}"
+        self._connecting[sink] = self._owner.loop.create_task(self._connect(sink, fresh), name=name)
+        self._owner.connecting += 1
 
     def forget(self, sink: Sink) -> None:
         """The sink does not want its connection any more."""
-        task = self._connecting.pop(sink, None)
+        task = self._over(sink)
         if task is not None:
             task.cancel()
 
+    def _over(self, sink: Sink) -> asyncio.Task[None] | None:
+        """Forget that a connection is being opened for the sink; returns the task."""
+        task = self._connecting.pop(sink, None)
+        if task is not None:
+            self._owner.connecting -= 1
+            self._starved.pop(sink, None)
+        return task
+
     def put(self, connection: BackendConnection) -> None:
-        """Keep an idle connection."""
+        """Keep an idle connection; if descriptors are short, for who waits for one, or not at all."""
+        if self._owner.shortage.waiting:
+            sink = next((sink for sink, fresh in self._starved.items() if not fresh), None)
+            if sink is None:
+                connection.abort()
+                return
+            self.forget(sink)
+            connection.sink = sink
+            sink.on_connected(connection)
+            return
         connection.idle_since = self._owner.loop.time()
         self._idle[connection] = None
+
+    def drop_one(self) -> bool:
+        """Close the connection that was idle longest; returns whether there was one."""
+        connection = next(iter(self._idle), None)
+        if connection is None:
+            return False
+        del self._idle[connection]
+        connection.abort()
+        return True
 
     def discard(self, connection: BackendConnection) -> None:
         """Forget a connection that is closing."""
@@ -311,38 +345,69 @@ class HostPool:
         while self._idle:
             self._idle.popitem()[0].abort()
 
-    async def _connect(self, sink: Sink) -> None:
-        target = self.target
+    async def _connect(self, sink: Sink, fresh: bool) -> None:
+        timeout = self._owner.connect_timeout
         try:
-            async with asyncio.timeout(self._owner.connect_timeout):
-                host = target.host
-                if target.untrusted:
-                    host = await self._owner.allowed_address(host, target.port)
-                _, connection = await self._owner.loop.create_connection(
-                    lambda: BackendConnection(self),
-                    host,
-                    target.port,
-                    ssl=self._tls,
-                    server_hostname=self._server_name if self._tls is not None else None,
-                )
+            async with asyncio.timeout(timeout):
+                connection = await self._opened(sink, fresh)
         except TimeoutError:
-            self._connecting.pop(sink, None)
-            sink.on_connect_failed(TimeoutError(f"no connection within {self._owner.connect_timeout:g} s"))
+            starved = sink in self._starved
+            self._over(sink)
+            why = f"no {'descriptor' if starved else 'connection'} within {timeout:g} s"
+            sink.on_connect_failed(OSError(errno.EMFILE, why) if starved else TimeoutError(why))
             return
         except (OSError, ssl.SSLError, ssl.CertificateError, UnicodeError) as error:
-            self._connecting.pop(sink, None)
+            self._over(sink)
             sink.on_connect_failed(error)
             return
-        self._connecting.pop(sink, None)
+        self._over(sink)
         connection.sink = sink
         sink.on_connected(connection)
+
+    async def _opened(self, sink: Sink, fresh: bool) -> BackendConnection:
+        """Return a new connection, as soon as there is a descriptor for it. Raises what connecting raises."""
+        owner = self._owner
+        shortage = owner.shortage
+        ticket = shortage.ticket()
+        error: OSError | None = None
+        noted = False
+        while True:
+            if error is not None or shortage.short:
+                if not noted:
+                    noted = True
+                    shortage.note()
+                self._starved[sink] = fresh
+                owner.spare()
+                await shortage.wait(ticket)
+                del self._starved[sink]
+            try:
+                return await self._open()
+            except OSError as failure:
+                if not shortage.means(failure):
+                    raise
+                error = failure
+
+    async def _open(self) -> BackendConnection:
+        target = self.target
+        host = target.host
+        if target.untrusted:
+            host = await self._owner.allowed_address(host, target.port)
+        _, connection = await self._owner.loop.create_connection(
+            lambda: BackendConnection(self),
+            host,
+            target.port,
+            ssl=self._tls,
+            server_hostname=self._server_name if self._tls is not None else None,
+        )
+        return connection
 
 
 class BackendPool:
     """All backend connections of a worker.
 
     ``connect_timeout`` and ``idle_timeout`` in seconds; ``tls(target)`` makes the TLS context of a target;
-    ``policy`` says which resolved addresses untrusted targets may have.
+    ``policy`` says which resolved addresses untrusted targets may have; ``shortage`` is where connects wait for
+    descriptors.
     """
 
     def __init__(
@@ -352,8 +417,12 @@ class BackendPool:
         idle_timeout: float,
         tls: Callable[[Target], ssl.SSLContext],
         policy: AccessPolicy,
+        shortage: Shortage,
     ) -> None:
         self.loop = loop
+        self.shortage = shortage
+        self.connecting = 0
+        """Connections that are being opened, or wait for a descriptor."""
         self.connect_timeout = connect_timeout
         self._idle_timeout = idle_timeout
         self._tls = tls
@@ -383,6 +452,12 @@ class BackendPool:
             if self._policy.allows(str(address[0])):
                 return str(address[0])
         raise Blocked(f"{host} is at an address that untrusted targets may not have")
+
+    def spare(self) -> None:
+        """Close an idle connection, if there is one: its descriptor is needed."""
+        for pool in self._hosts.values():
+            if pool.drop_one():
+                return
 
     def sweep(self, now: float) -> None:
         """Close connections that were idle too long."""

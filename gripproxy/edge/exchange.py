@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gripproxy.buffers import SMALL
-from gripproxy.edge.backend import BackendConnection, HostPool, kind_of
+from gripproxy.edge.backend import FINAL, BackendConnection, HostPool, kind_of
 from gripproxy.edge.decoding import BodyDecoder, DecodingError
 from gripproxy.edge.encoding import error_response, framing_lines
 from gripproxy.edge.forwarding import FORWARD_METHODS_IDEMPOTENT, Forwarder, host_name
@@ -22,7 +22,7 @@ from gripproxy.grip.cors import cors_headers
 from gripproxy.grip.filters import FilterError, ResponseFilter
 from gripproxy.grip.instruct import InstructError, parse_instruct
 from gripproxy.grip.response import Response
-from gripproxy.outages import BAD_ANSWER, BLOCKED, LATE, RESET, TOO_LARGE
+from gripproxy.outages import BAD_ANSWER, BLOCKED, DESCRIPTORS, LATE, RESET, TOO_LARGE
 from gripproxy.routes import Route
 from gripproxy.tally import NOBODY
 
@@ -220,8 +220,11 @@ class Exchange:
         route = self.route
         assert route is not None
         kind = kind_of(error)
-        more = kind != BLOCKED and self._index + 1 < len(route.targets)
-        self._tell(kind, error, "next-target" if more else 502)
+        more = kind not in FINAL and self._index + 1 < len(route.targets)
+        self._tell(kind, error, "next-target" if more else 503 if kind == DESCRIPTORS else 502)
+        if kind == DESCRIPTORS:
+            self._fail(503, "Service unavailable.", reason=kind)
+            return
         if kind == BLOCKED:
             self._fail(502, "Error while proxying to origin.", "Error: Origin host/IP blocked.", kind)
             return

@@ -17,7 +17,7 @@ from gripproxy.edge.parser import Request
 from gripproxy.grip.headers import head_size
 from gripproxy.grip.links import LinkError, resolve, split
 from gripproxy.grip.response import Response
-from gripproxy.outages import LATE, RESET, TOO_LARGE
+from gripproxy.outages import DESCRIPTORS, LATE, RESET, TOO_LARGE
 from gripproxy.routes import Route, Target
 
 if TYPE_CHECKING:
@@ -136,8 +136,9 @@ class Fetch:
         connection.send(head + self._body, False)
 
     def on_connect_failed(self, error: Exception) -> None:
-        more = self._direct is None and self._index + 1 < len(self._route.targets)
-        self._tell(kind_of(error), error, "next-target" if more else self._got)
+        kind = kind_of(error)
+        more = kind != DESCRIPTORS and self._direct is None and self._index + 1 < len(self._route.targets)
+        self._tell(kind, error, "next-target" if more else self._got)
         if more:
             self._index += 1
             self._try()

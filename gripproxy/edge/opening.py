@@ -12,7 +12,7 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gripproxy.edge.backend import BackendConnection, HostPool, kind_of
+from gripproxy.edge.backend import FINAL, BackendConnection, HostPool, kind_of
 from gripproxy.edge.directleg import DirectLeg
 from gripproxy.edge.forwarding import Forwarder, host_name
 from gripproxy.edge.parser import Request
@@ -33,7 +33,7 @@ from gripproxy.grip.wsevents import (
     keep_alive_interval,
     public_headers,
 )
-from gripproxy.outages import BAD_ANSWER, BLOCKED, LATE, RESET, TOO_LARGE
+from gripproxy.outages import BAD_ANSWER, BLOCKED, DESCRIPTORS, LATE, RESET, TOO_LARGE
 from gripproxy.routes import Route
 from gripproxy.sessions.over_http import OverHttp
 from gripproxy.sessions.sides import BackendLeg, SocketTerms, untold
@@ -190,9 +190,11 @@ class Opening:
         """There is no connection to the target: the next one is asked, if there is one."""
         route = self.route
         assert route is not None
-        more = kind != BLOCKED and self._index + 1 < len(route.targets)
-        self._tell(kind, why, "next-target" if more else 502)
-        if kind == BLOCKED:
+        more = kind not in FINAL and self._index + 1 < len(route.targets)
+        self._tell(kind, why, "next-target" if more else 503 if kind == DESCRIPTORS else 502)
+        if kind == DESCRIPTORS:
+            self._reject(503, "Service unavailable.", reason=kind)
+        elif kind == BLOCKED:
             self._fail("Error: Origin host/IP blocked.", kind)
         elif more:
             self._index += 1

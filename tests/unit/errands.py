@@ -156,7 +156,7 @@ class _Site(Errand):
         self.house = House(*self.routes)
         worker = self.worker = self.house.worker
         loop: Any = self.house.loop
-        pool = worker.pool = BackendPool(loop, 10, 15, target_context, worker.config.policy())
+        pool = worker.pool = BackendPool(loop, 10, 15, target_context, worker.config.policy(), worker.shortage)
         [route] = worker.routes.routes
         worker.forwarder(route, 0)._clock = lambda: 1_700_000_000.0
         host = pool.host(route.targets[0], "")

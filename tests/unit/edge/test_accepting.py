@@ -48,13 +48,20 @@ class House:
         self.empty = asyncio.Event()
         self.spare = 10_000
         """How many files may still be opened before only the reserve is left; each client takes one."""
+        self.wanted = 0
+        """How many descriptors requests of the clients wait for."""
         self.limit = limit
         self.sock = socket.socket()
         self.sock.setblocking(False)
         self.sock.bind(("127.0.0.1", 0))
         self.sock.listen(100)
         self.accepting = Accepting(
-            asyncio.get_running_loop(), lambda tls: Client(self, tls), lambda: len(self.clients), limit, self.in_use
+            asyncio.get_running_loop(),
+            lambda tls: Client(self, tls),
+            lambda: len(self.clients),
+            lambda: self.wanted,
+            limit,
+            self.in_use,
         )
         self.outside: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
@@ -131,14 +138,14 @@ async def test_with_room_the_loops_server_accepts(large: House) -> None:
     await large.open()
     reader, _ = await large.come()
     assert await large.greeted(reader) == [b"hello\n"]
-    assert not large.accepting._careful
+    assert not large.accepting.careful
 
 
 async def test_a_small_limit_is_always_near(small: House) -> None:
     await small.open()
     readers = [(await small.come())[0] for _ in range(5)]
     assert await small.greeted(*readers) == [b"hello\n"] * 5
-    assert small.accepting._careful
+    assert small.accepting.careful
 
 
 async def test_accepting_pauses_at_the_reserve_and_goes_on_when_clients_have_gone(
@@ -159,6 +166,20 @@ async def test_accepting_pauses_at_the_reserve_and_goes_on_when_clients_have_gon
     assert len(lines) <= 2
 
 
+async def test_descriptors_that_requests_wait_for_are_not_given_to_new_clients(small: House) -> None:
+    small.spare = 4
+    small.wanted = 3
+    await small.open()
+    came = [await small.come() for _ in range(3)]
+    assert await small.greeted(came[0][0]) == [b"hello\n"]
+    await until(lambda: small.accepting.paused)
+    assert len(small.clients) == 1
+    # They have their connections, which are in use now, and one of them is gone.
+    small.wanted, small.spare = 0, 2
+    assert await small.greeted(came[1][0]) == [b"hello\n"]
+    assert len(small.clients) == 2
+
+
 async def test_pauses_are_told_once_a_second_at_most(small: House, lines: list[str]) -> None:
     small.spare = 0
     await small.open()
@@ -176,19 +197,19 @@ async def test_near_the_limit_the_loops_server_is_given_up_and_taken_again(large
     assert await large.greeted(first) == [b"hello\n"]
     large.spare = 2
     large.accepting.look()
-    assert large.accepting._careful
+    assert large.accepting.careful
     second, third = (await large.come())[0], (await large.come())[0]
     assert await large.greeted(second) == [b"hello\n"]
     await until(lambda: large.accepting.paused)
     large.spare = 10_000
     assert await large.greeted(third) == [b"hello\n"]
     large.accepting.look()
-    assert large.accepting._careful, "as many clients as before: it would soon be near again"
+    assert large.accepting.careful, "as many clients as before: it would soon be near again"
     for _, each in large.outside:
         each.close()
     await until(lambda: not large.clients)
     large.accepting.look()
-    assert not large.accepting._careful
+    assert not large.accepting.careful
     await until(lambda: large.accepting._doors[0].server)
     again, _ = await large.come()
     assert await large.greeted(again) == [b"hello\n"]
@@ -205,7 +226,7 @@ async def test_without_a_server_accepting_goes_on_by_itself(large: House, monkey
 
     monkeypatch.setattr(large.accepting._loop, "create_server", refuse)
     large.accepting.look()
-    await until(lambda: large.accepting._careful)
+    await until(lambda: large.accepting.careful)
     reader, _ = await large.come()
     assert await large.greeted(reader) == [b"hello\n"]
 
@@ -216,7 +237,7 @@ async def test_many_clients_are_a_reason_to_look(large: House, monkeypatch: pyte
     large.spare = 5
     reader, _ = await large.come()
     await large.greeted(reader)
-    await until(lambda: large.accepting._careful)
+    await until(lambda: large.accepting.careful)
 
 
 async def test_tls_near_the_limit(small: House, tmp_path: pathlib.Path) -> None:

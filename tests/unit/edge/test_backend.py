@@ -16,7 +16,8 @@ import pytest
 
 from gripproxy.config import AccessPolicy
 from gripproxy.edge.backend import BackendConnection, BackendPool, Blocked, HostPool, kind_of
-from gripproxy.outages import RESET, Outage
+from gripproxy.edge.shortage import Shortage
+from gripproxy.outages import DESCRIPTORS, RESET, Outage
 from gripproxy.routes import Target
 from tests.unit.edge.doubles import Transport
 
@@ -47,6 +48,7 @@ class Loop:
         self.opened: list[tuple[str, int, object, str | None]] = []
         self.addresses: dict[str, list[str]] = {}
         self.error: Exception | None = None
+        self.later: list[tuple[float, Callable[[], None]]] = []
 
     def time(self) -> float:
         return self.now
@@ -73,6 +75,9 @@ class Loop:
         transport = Transport(protocol)
         protocol.connection_made(cast(asyncio.BaseTransport, transport))
         return transport, protocol
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        self.later.append((self.now + seconds, callback))
 
     def run(self) -> None:
         """Let every task that is not cancelled run to its end."""
@@ -133,7 +138,11 @@ class Place:
         self.loop = Loop()
         self.contexts: list[Target] = []
         loop = cast(asyncio.AbstractEventLoop, self.loop)
-        self.pool = BackendPool(loop, 10, 15, self.context, AccessPolicy((), deny))
+        self.used = 0
+        """Descriptors in use, of 100."""
+        self.near = False
+        self.shortage = Shortage(self.loop.call_later, self.loop.time, 100, lambda: self.used, lambda: self.near)
+        self.pool = BackendPool(loop, 10, 15, self.context, AccessPolicy((), deny), self.shortage)
 
     def context(self, target: Target) -> ssl.SSLContext:
         self.contexts.append(target)
@@ -349,6 +358,149 @@ class TestNoConnection:
         place.loop.run()
         assert user.log == []
         assert place.loop.opened == []
+
+
+class Scarce:
+    """A pool whose loop opens connections only while there are descriptors; its tasks are those of the test's loop."""
+
+    def __init__(self, free: int, timeout: float = 20) -> None:
+        self.free = free
+        self.later: list[Callable[[], None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.tried = 0
+        loop = cast(asyncio.AbstractEventLoop, self)
+        self.shortage = Shortage(
+            lambda seconds, callback: self.later.append(callback), self.time, 100, lambda: 94 - self.free, lambda: False
+        )
+
+        def context(target: Target) -> ssl.SSLContext:
+            raise AssertionError
+
+        self.pool = BackendPool(loop, timeout, 15, context, AccessPolicy((), ()), self.shortage)
+
+    def time(self) -> float:
+        return 1000.0
+
+    def create_task(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        self.tasks.append(asyncio.get_running_loop().create_task(coroutine, name=name))
+        return self.tasks[-1]
+
+    async def create_connection(
+        self, factory: Callable[[], BackendConnection], host: str, port: int, ssl: object, server_hostname: str | None
+    ) -> tuple[Transport, BackendConnection]:
+        self.tried += 1
+        if not self.free:
+            raise OSError(errno.EMFILE, "too many open files")
+        self.free -= 1
+        protocol = factory()
+        transport = Transport(protocol)
+        protocol.connection_made(cast(asyncio.BaseTransport, transport))
+        return transport, protocol
+
+    async def turn(self) -> None:
+        """The look for a free descriptor, and what comes of it."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+        later, self.later = self.later, []
+        for callback in later:
+            callback()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    def ask(self, host: str = "one", fresh: bool = False) -> User:
+        user = User()
+        self.pool.host(Target("host", host, 80), "").acquire(user, fresh)
+        return user
+
+
+class TestWithoutDescriptors:
+    async def test_a_connect_waits_and_is_tried_again(self) -> None:
+        scarce = Scarce(0)
+        one, two = scarce.ask(), scarce.ask("two")
+        await scarce.turn()
+        assert (one.log, two.log) == ([], [])
+        assert scarce.pool.connecting == 2
+        assert scarce.shortage.waits == 2
+        scarce.free = 1
+        await scarce.turn()
+        assert (one.log, two.log) == (["connected"], [])
+        scarce.free = 1
+        await scarce.turn()
+        assert two.log == ["connected"]
+        assert scarce.pool.connecting == 0
+
+    async def test_a_new_one_does_not_overtake(self) -> None:
+        scarce = Scarce(0)
+        one = scarce.ask()
+        await scarce.turn()
+        tried = scarce.tried
+        scarce.free = 1
+        late = scarce.ask()
+        await asyncio.sleep(0)
+        assert scarce.tried == tried
+        await scarce.turn()
+        assert (one.log, late.log) == (["connected"], [])
+        scarce.pool.host(Target("host", "one", 80), "").forget(late)
+
+    async def test_a_connection_that_is_given_back_is_for_the_first_that_waits(self) -> None:
+        scarce = Scarce(1)
+        user = scarce.ask()
+        await scarce.turn()
+        fresh, waiting = scarce.ask(fresh=True), scarce.ask()
+        await scarce.turn()
+        exchange(user, transport_of(user))
+        # Not for who wants a new one.
+        assert (fresh.log, waiting.log) == ([], ["connected"])
+        assert waiting.connection is user.connection
+        assert scarce.pool.connecting == 1
+        scarce.pool.host(Target("host", "one", 80), "").forget(fresh)
+        assert scarce.pool.connecting == 0
+
+    async def test_one_of_another_target_is_closed_for_its_descriptor(self) -> None:
+        scarce = Scarce(1)
+        user = scarce.ask("other")
+        await scarce.turn()
+        waiting = scarce.ask()
+        await scarce.turn()
+        transport = transport_of(user)
+        exchange(user, transport)
+        assert transport.aborted
+        scarce.free = 1
+        await scarce.turn()
+        assert waiting.log == ["connected"]
+
+    async def test_so_is_an_idle_one(self) -> None:
+        scarce = Scarce(1)
+        user = scarce.ask("other")
+        await scarce.turn()
+        transport = transport_of(user)
+        exchange(user, transport)
+        assert not transport.aborted
+        waiting = scarce.ask()
+        await scarce.turn()
+        assert transport.aborted
+        scarce.pool.host(Target("host", "one", 80), "").forget(waiting)
+
+    async def test_the_time_for_connecting_counts(self) -> None:
+        scarce = Scarce(0, timeout=0.05)
+        user = scarce.ask()
+        await asyncio.wait_for(scarce.tasks[0], 20)
+        [error] = user.log
+        assert kind_of(error) == DESCRIPTORS
+        assert "no descriptor within 0.05 s" in str(error)
+        assert scarce.pool.connecting == 0
+
+    async def test_who_leaves_waits_no_more(self) -> None:
+        scarce = Scarce(0)
+        user = scarce.ask()
+        await scarce.turn()
+        scarce.pool.host(Target("host", "one", 80), "").forget(user)
+        scarce.free = 1
+        await scarce.turn()
+        await scarce.turn()
+        assert user.log == []
+        assert not scarce.shortage.waiting
+        assert scarce.free == 1
 
 
 class TestPolicy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import re
 import zlib
@@ -255,6 +256,13 @@ class TestTargets:
         house.pool.refuse(Blocked("no"))
         expected = "Error: Origin host/IP blocked." if debug else "Error while proxying to origin."
         assert error(browser, 502) == expected + "\n"
+        assert house.pool.wanted == []
+
+    def test_no_descriptor_is_not_the_backends_fault(self) -> None:
+        house = House("* one:1 two:2")
+        browser = house.browser().says(GET)
+        house.pool.refuse(OSError(errno.EMFILE, "no descriptor within 10 s"))
+        assert error(browser, 503) == "Service unavailable.\n"
         assert house.pool.wanted == []
 
     def test_a_body_that_was_taken_in_goes_to_the_next_one_too(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -98,6 +99,12 @@ class TestWhere:
         assert backend.target.host == "two"
         backend.says(answer(b"x"))
         assert [response and response.body for response in asking.answers] == [b"x"]
+
+    def test_without_a_descriptor_no_other_target_is_asked(self, house: House) -> None:
+        asking = Asking(house)
+        house.pool.refuse(OSError(errno.EMFILE, "no descriptor within 10 s"))
+        assert asking.answers == [None]
+        assert house.pool.wanted == []
 
     def test_nobody_is_there(self, house: House) -> None:
         asking = Asking(house)

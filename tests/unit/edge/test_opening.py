@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from gripproxy.edge.backend import Blocked
@@ -172,6 +174,14 @@ class TestTargets:
         browser = house.browser().says(HANDSHAKE)
         house.pool.refuse(Blocked("no"))
         assert Parsed(browser.take()).body == b"Error: Origin host/IP blocked.\n"
+
+    @pytest.mark.parametrize("how", ["", ",over_http"])
+    def test_no_descriptor_is_not_the_backends_fault(self, how: str) -> None:
+        house = House(f"* one:80{how} two:80{how}")
+        browser = house.browser().says(HANDSHAKE)
+        house.pool.refuse(OSError(errno.EMFILE, "no descriptor within 10 s"))
+        assert Parsed(browser.take()).code == 503
+        assert house.pool.wanted == []
 
     def test_the_client_leaves_before_there_is_a_connection(self) -> None:
         house = House("* one:80 two:80")
