@@ -79,7 +79,7 @@ class Buffers:
         closed: returns which sides of sockets were closed, by descriptor (see gripproxy.edge.peer).
     """
 
-    __slots__ = ("_armed", "_closed", "_everyone", "_later", "_limit", "_peers", "_round", "_share", "cuts", "total")
+    __slots__ = ("_armed", "_closed", "_everyone", "_later", "_limit", "_round", "_share", "cuts", "peers", "total")
 
     def __init__(
         self,
@@ -92,7 +92,8 @@ class Buffers:
         self._later = later
         self._everyone = everyone
         self._closed = closed
-        self._peers: dict[Peer, int] = {}
+        self.peers: dict[Peer, int] = {}
+        """Those that are watched, and what waited for each when it was last measured."""
         self._round: Iterator[Peer] = iter(())
         self._share = 0
         self._armed = False
@@ -102,13 +103,13 @@ class Buffers:
         """Peers cut because too much waited in all."""
 
     def __len__(self) -> int:
-        return len(self._peers)
+        return len(self.peers)
 
     def watch(self, peer: Peer) -> None:
         """Count what waits for a peer from now on: its transport is full, or it is not read from."""
         size = peer.buffered()
-        before = self._peers.get(peer, 0)
-        self._peers[peer] = size
+        before = self.peers.get(peer, 0)
+        self.peers[peer] = size
         self.grew(size - before)
 
     def grew(self, size: int) -> None:
@@ -120,11 +121,11 @@ class Buffers:
 
     def forget(self, peer: Peer) -> None:
         """Count a peer no more: its connection is gone."""
-        self.total -= self._peers.pop(peer, 0)
+        self.total -= self.peers.pop(peer, 0)
 
     def look(self, now: float) -> None:
         """Measure the watched peers and some of the others; to be called about every second, ``now`` in seconds."""
-        peers = self._peers
+        peers = self.peers
         for peer in self._next():
             if peer not in peers and (size := peer.buffered()):
                 peers[peer] = size
@@ -148,7 +149,7 @@ class Buffers:
     def _relieve(self) -> None:
         """Measure, and cut the largest until what waits is well below the limit."""
         self._armed = False
-        peers = self._peers
+        peers = self.peers
         for peer in peers:
             peers[peer] = peer.buffered()
         self.total = sum(peers.values())

@@ -262,7 +262,7 @@ class BackendConnection(asyncio.Protocol):
 class HostPool:
     """Connections to one address with one way of TLS."""
 
-    __slots__ = ("_connecting", "_idle", "_owner", "_server_name", "_starved", "_tls", "outage", "target")
+    __slots__ = ("_connecting", "_idle", "_others", "_owner", "_server_name", "_starved", "_tls", "outage", "target")
 
     def __init__(self, owner: BackendPool, target: Target, tls: ssl.SSLContext | None, server_name: str) -> None:
         self._owner = owner
@@ -271,6 +271,8 @@ class HostPool:
         self._server_name = server_name
         self._idle: dict[BackendConnection, None] = {}
         self._connecting: dict[Sink, asyncio.Task[None]] = {}
+        self._others = owner.shortage.queue
+        """Connects of all pools that wait for a descriptor."""
         self._starved: dict[Sink, bool] = {}
         """Of these, those that wait for a descriptor; and whether only a new connection will do."""
         self.outage: Outage | None = None
@@ -307,7 +309,7 @@ class HostPool:
 
     def put(self, connection: BackendConnection) -> None:
         """Keep an idle connection; if descriptors are short, for who waits for one, or not at all."""
-        if self._owner.shortage.waiting:
+        if self._others:
             sink = next((sink for sink, fresh in self._starved.items() if not fresh), None)
             if sink is None:
                 connection.abort()

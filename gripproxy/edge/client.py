@@ -139,7 +139,8 @@ class ClientConnection(Answering):
         worker = self._worker
         worker.connections -= 1
         worker.active.pop(self, None)
-        worker.buffers.forget(self)
+        if worker.buffers.peers:
+            worker.buffers.forget(self)
         self._flags |= CLOSING
         exchange = self._take_exchange()
         if exchange is not None:
@@ -463,7 +464,8 @@ class ClientConnection(Answering):
         This connection is over.
         """
         worker, parser = self._worker, self._parser
-        worker.buffers.forget(self)
+        if worker.buffers.peers:
+            worker.buffers.forget(self)
         worker.connections -= 1
         worker.active.pop(self, None)
         self._flags |= CLOSING

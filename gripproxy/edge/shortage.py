@@ -55,7 +55,8 @@ class Shortage:
         self._own = min(OWN, limit // 16)
         self._in_use = in_use
         self._near = near
-        self._queue: list[tuple[int, asyncio.Future[None]]] = []
+        self.queue: list[tuple[int, asyncio.Future[None]]] = []
+        """Connects that wait, a heap by their tickets; empty if none does."""
         self._tickets = itertools.count()
         self._armed = False
         self._logged = float("-inf")
@@ -63,14 +64,9 @@ class Shortage:
         """Connects that had to wait for a descriptor."""
 
     @property
-    def waiting(self) -> bool:
-        """Whether connects wait."""
-        return bool(self._queue)
-
-    @property
     def short(self) -> bool:
         """Whether a new connect has to wait, behind others or for a descriptor."""
-        return bool(self._queue) or (self._near() and self._free() <= 0)
+        return bool(self.queue) or (self._near() and self._free() <= 0)
 
     def _free(self) -> int:
         return self._limit - self._own - self._in_use()
@@ -89,7 +85,7 @@ class Shortage:
     async def wait(self, ticket: int) -> None:
         """Return when a descriptor may be free and all with an earlier ticket have been let go on."""
         future = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._queue, (ticket, future))
+        heapq.heappush(self.queue, (ticket, future))
         self._arm()
         await future
 
@@ -101,7 +97,7 @@ class Shortage:
             self._logged = now
             log.warning(
                 "no descriptor free, connects to backends wait: waiting=%d files_max=%d waits=%d key=LimitNOFILE",
-                len(self._queue) + 1,
+                len(self.queue) + 1,
                 self._limit,
                 self.waits,
             )
@@ -114,7 +110,7 @@ class Shortage:
     def _look(self) -> None:
         """Let so many go on as there are descriptors for."""
         self._armed = False
-        queue = self._queue
+        queue = self.queue
         left = min(max(0, self._free()), AT_ONCE)
         while queue and (left or queue[0][1].done()):
             _, future = heapq.heappop(queue)

@@ -499,7 +499,7 @@ class TestWithoutDescriptors:
         await scarce.turn()
         await scarce.turn()
         assert user.log == []
-        assert not scarce.shortage.waiting
+        assert not scarce.shortage.queue
         assert scarce.free == 1
 
 

@@ -89,7 +89,7 @@ async def test_they_go_on_in_the_order_of_their_tickets(house: House) -> None:
     tasks = [asyncio.create_task(connect(ticket)) for ticket in reversed(tickets)]
     await house.pass_time()
     assert order == []
-    assert house.shortage.waiting
+    assert house.shortage.queue
     house.used = 92
     await house.pass_time()
     assert order == tickets[:2]
@@ -98,7 +98,7 @@ async def test_they_go_on_in_the_order_of_their_tickets(house: House) -> None:
     assert house.shortage.short
     await house.pass_time()
     assert order == tickets
-    assert not house.shortage.waiting
+    assert not house.shortage.queue
     assert not house.timers
     await asyncio.gather(*tasks)
 
@@ -121,7 +121,7 @@ async def test_those_that_have_left_take_no_place(house: House) -> None:
     await asyncio.sleep(0)
     await house.pass_time()
     await stays
-    assert not house.shortage.waiting
+    assert not house.shortage.queue
 
 
 def test_it_is_counted_and_one_line_a_second(house: House, lines: list[str]) -> None:
