@@ -12,6 +12,7 @@ from gripproxy.log import INFO, PRINTABLE_MAX, log
 
 from .exchange import Exchange
 from .guard import Guard
+from .origin import cross_site
 from .publication import BadJson, NoObject, items_of_json
 
 __all__ = ["Api", "ApiRequest", "answer"]
@@ -20,6 +21,7 @@ PHRASES: Final = {
     200: b"OK",
     400: b"Bad Request",
     401: b"Unauthorized",
+    403: b"Forbidden",
     404: b"Not Found",
     405: b"Method Not Allowed",
     406: b"Not Acceptable",
@@ -112,6 +114,14 @@ class Api:
         if not self._guard.closed or target == b"/":
             return True
         return self._guard.admits(first(headers, b"authorization"), int(self._wall()))
+
+    def forbids(self, headers: Headers) -> bytes:
+        """Return why a request gets 403: a page of another site had a browser send it, and there is no key.
+
+        A browser sends such a request for any page that its user looks at, also to addresses that only his machine
+        can reach; with a key the page would have to know it. Empty if the request is none.
+        """
+        return b"" if self._guard.closed else cross_site(headers)
 
     def respond(self, request: ApiRequest) -> bytes:
         """Do what ``request`` asks for, which ``admits`` has let pass, and return the answer."""

@@ -24,7 +24,11 @@ from .api import ApiRequest, answer
 __all__ = ["ControlConnection", "ControlServer", "Limits"]
 
 MAX_CONNECTIONS: Final = 128
-"""Connections at once; one more is answered with 503 and closed."""
+"""Connections at once. For one more the one goes that was idle longest, with 503 if it had begun a request: whoever
+only holds connections, or half requests, must not lock publishers out."""
+
+TOLD: Final = 10.0
+"""Seconds between two lines of the log about that."""
 
 HEAD_TIME: Final = 15.0
 """Seconds for a request's head, from its first byte."""
@@ -74,6 +78,9 @@ class Answers(Protocol):
 
     def admits(self, target: bytes, headers: Headers) -> bool:
         """Return whether a request may be read any further; if not, it gets 401 whatever its body is."""
+
+    def forbids(self, headers: Headers) -> bytes:
+        """Return why a request with these headers gets 403 whatever else is in it; empty if it does not."""
 
     def respond(self, request: ApiRequest) -> bytes:
         """Return the answer to a request that was admitted."""
@@ -168,16 +175,12 @@ class ControlConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         server = self._server
         self.deadline = server.now() + IDLE_TIME
-        if len(server.connections) >= server.max_connections:
-            log.warning("control: more than %d connections, one refused", server.max_connections)
-            self._closing = True
-            self._transport.write(answer(503, b"Too many connections.\n"))
-            self._transport.close()
-            return
+        server.make_room()
         server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
+        self._server.leaving.discard(self)
         self._closing = True
         self._transport = None
 
@@ -229,6 +232,30 @@ class ControlConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.resume_reading()
         self._advance()
+
+    @property
+    def quiet_since(self) -> float:
+        """Since when nothing came, on the loop's clock: of a head its first byte counts, so that one byte after the
+        other does not help. One that is closing is of no use any more."""
+        if self._closing:
+            return float("-inf")
+        return self.deadline - (HEAD_TIME if self._buffer and self._request is None else IDLE_TIME)
+
+    def give_way(self) -> None:
+        """End the connection for another one. An unfinished request gets 503."""
+        transport, begun, over = self._transport, self._request is not None or self._buffer, self._closing
+        self._closing = True
+        self._request, self._parts, self._buffer = None, [], b""
+        if transport is None:
+            return
+        if over or self._paused:
+            transport.abort()
+            return
+        if begun:
+            transport.write(answer(503, b"Too many connections.\n"))
+        # What was written still leaves, if the client reads it soon.
+        self.deadline = self._server.now() + LINGER_TIME
+        transport.close()
 
     def time_out(self) -> None:
         """End the connection because nothing came for too long. An unfinished request gets 408."""
@@ -360,6 +387,10 @@ class ControlServer:
         self.limits = limits
         self.max_connections = max_connections
         self.connections: set[ControlConnection] = set()
+        self.leaving: set[ControlConnection] = set()
+        """Connections that had to give way and have still something to write, for LINGER_TIME at most."""
+        self._gave_way = 0
+        self._told_at = float("-inf")
         self.heads: dict[bytes, tuple[ApiRequest, int, bool]] = {}
         """Requests without their bodies by head, as from ``parse_head``; each is shared by all who send that head."""
         self.retiring = False
@@ -382,15 +413,37 @@ class ControlServer:
         self._timer = self._loop.call_later(LOOK, self._look)
 
     def head(self, data: bytes) -> tuple[ApiRequest, int, bool]:
-        """Return what ``parse_head`` does, once for all heads that are the same. Raises _Refused."""
+        """Return what ``parse_head`` does, once for all heads that are the same. Raises _Refused, also for one that
+        ``api`` forbids: of what is kept here nothing is forbidden."""
         known = self.heads.get(data)
         if known is None:
             known = parse_head(data, self.limits)
+            if reason := self.api.forbids(known[0].headers):
+                raise _Refused(403, reason)
             if len(data) <= HEAD_KEPT:
                 if len(self.heads) >= HEADS_MAX:
                     self.heads.clear()
                 self.heads[data] = known
         return known
+
+    def make_room(self) -> None:
+        """Let the connection that can best be done without go, if there are as many as may be."""
+        connections = self.connections
+        if len(connections) < self.max_connections:
+            return
+        first = min(connections, key=lambda each: each.quiet_since)
+        connections.discard(first)
+        self.leaving.add(first)
+        first.give_way()
+        self._gave_way += 1
+        now = self.now()
+        if now >= self._told_at + TOLD:
+            self._told_at = now
+            log.warning(
+                "control: connections full, the one idle longest closed: max=%d closed=%d",
+                self.max_connections,
+                self._gave_way,
+            )
 
     def retire(self) -> None:
         """Stop listening, and have the clients that are connected go after their next request."""
@@ -407,11 +460,14 @@ class ControlServer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for connection in list(self.connections):
+        for connection in [*self.connections, *self.leaving]:
             connection.close()
 
     def _look(self) -> None:
         self._timer = self._loop.call_later(LOOK, self._look)
-        now = self._loop.time()
-        for connection in [each for each in self.connections if each.deadline <= now]:
+        self.look(self.now())
+
+    def look(self, now: float) -> None:
+        """End the connections whose time is over; called every LOOK seconds."""
+        for connection in [each for each in (*self.connections, *self.leaving) if each.deadline <= now]:
             connection.time_out()

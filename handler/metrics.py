@@ -72,6 +72,10 @@ class Metrics:
         """Anybody may ask."""
         return True
 
+    def forbids(self, headers: Headers) -> bytes:
+        """Nothing is forbidden: a request changes nothing, and a page of another site cannot read its answer."""
+        return b""
+
     def respond(self, request: ApiRequest) -> bytes:
         """Return the answer: ``/healthz``, ``/readyz``, and metrics on any other path."""
         code, body, content_type, extra = 200, b"", b"text/plain", b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -256,3 +257,46 @@ def test_many_requests_on_one_connection(site: Site) -> None:
         else:
             assert first["connection"] == "close"
         assert client.until_close() == b""
+
+
+@covers("5.5 publish")
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Sec-Fetch-Site: cross-site",),
+        ("Origin: https://evil.example",),
+        ("Origin: null", "Content-Type: text/plain"),
+        ("Origin: https://evil.example", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("path", ["/publish/", "/recover/"])
+def test_a_page_of_another_site(publisher: Publisher, path: str, lines: tuple[str, ...]) -> None:
+    reply = publisher.post(path, NOTHING, *lines)
+    line = expect(
+        pushpin="200 OK",
+        ours="403 Forbidden",
+        because="Without control_key a request that a page of another site had a browser send is refused: any page "
+        "that a developer looks at could publish to a control port on his machine.",
+    )
+    assert reply.line == line
+    if line == "403 Forbidden":
+        assert reply.body.endswith(b"are refused unless control_key is set.\n")
+
+
+@covers("5.5 publish")
+@pytest.mark.parametrize("line", ["Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: none", "Origin: http://{host}"])
+def test_a_page_of_the_same_origin(publisher: Publisher, line: str) -> None:
+    host = f"127.0.0.1:{publisher.control}"
+    assert publisher.post("/publish/", NOTHING, f"Host: {host}", line.format(host=host)).line == "200 OK"
+
+
+@covers("5.5 publish")
+@pytest.mark.parametrize("begun", ["", "POST /publish/ HTTP/1.1\r\nHost: a\r\n"], ids=["idle", "half a head"])
+def test_many_connections_that_do_nothing_lock_nobody_out(site: Site, begun: str) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(130):
+            client = stack.enter_context(Client.connect(site.publisher.control))
+            client.send(begun)
+        for _ in range(3):
+            assert site.publisher.post("/publish/", NOTHING).line == "200 OK"

@@ -9,8 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from gripproxy.grip.signature import Signer, load_key
+from gripproxy.log import log
 from handler.api import Api
-from handler.control import HEAD_KEPT, HEADS_MAX, ControlConnection, ControlServer, Limits
+from handler.control import HEAD_KEPT, HEADS_MAX, LINGER_TIME, TOLD, ControlConnection, ControlServer, Limits
 from handler.exchange import Exchange
 from handler.guard import Guard
 
@@ -275,15 +276,88 @@ class TestKey:
 
 
 class TestLimits:
-    def test_the_number_of_connections_on_both_sides(self, server: ControlServer) -> None:
+    def test_for_one_too_many_the_one_idle_longest_goes(self, server: ControlServer) -> None:
+        clients = []
+        for now in (1, 2, 3):
+            server.now = lambda now=now: now  # type: ignore[misc]
+            clients.append(Client(server))
+        assert clients[0].send(POST) == PUBLISHED
+        one_more = Client(server)
+        assert (clients[1].wire.closed, clients[1].wire.sent) == (True, b"")
+        assert not clients[0].ended
+        assert not clients[2].ended
+        assert one_more.send(POST) == PUBLISHED
+        assert clients[1].send(POST) == b""
+        assert len(server.connections) == 3
+        clients[1].connection.connection_lost(None)
+        assert not server.leaving
+
+    def test_if_none_is_idle_the_one_that_sent_nothing_for_longest_goes(self, server: ControlServer) -> None:
+        clients = []
+        for now in (1, 2, 3):
+            server.now = lambda now=now: now  # type: ignore[misc]
+            clients.append(Client(server))
+            assert clients[-1].send(POST[:-5]) == b""
+        server.now = lambda: 4
+        assert clients[0].send(POST[-5:-1]) == b""
+        one_more = Client(server)
+        assert clients[1].wire.sent == refused(b"503 Service Unavailable", b"Too many connections.\n")
+        assert clients[1].wire.closed
+        assert clients[0].send(POST[-1:]) == PUBLISHED
+        assert one_more.send(POST) == PUBLISHED
+
+    def test_one_that_does_not_read_its_answers_is_aborted(self, server: ControlServer) -> None:
         clients = [Client(server) for _ in range(3)]
-        assert clients[2].send(POST) == PUBLISHED
-        surplus = Client(server)
-        assert surplus.wire.sent == refused(b"503 Service Unavailable", b"Too many connections.\n")
-        assert surplus.wire.closed
-        surplus.connection.connection_lost(None)
-        clients[0].connection.connection_lost(None)
-        assert Client(server).send(POST) == PUBLISHED
+        for each in clients:
+            each.connection.pause_writing()
+        Client(server)
+        assert sum(each.wire.aborted for each in clients) == 1
+
+    def test_one_that_was_refused_already_goes_first(self, server: ControlServer) -> None:
+        clients = [Client(server) for _ in range(3)]
+        clients[2].send(b"nonsense\r\n\r\n")
+        Client(server)
+        assert [each.wire.aborted for each in clients] == [False, False, True]
+        assert not clients[0].ended
+
+    def test_one_that_gave_way_has_little_time_to_read_its_answer(self, server: ControlServer) -> None:
+        server.now = lambda: 100
+        clients = [Client(server) for _ in range(4)]
+        (gone,) = server.leaving
+        server.look(100 + LINGER_TIME - 0.1)
+        assert not any(each.wire.aborted for each in clients)
+        server.look(100 + LINGER_TIME)
+        assert [each.wire.aborted for each in clients if each.connection is gone] == [True]
+
+    def test_it_is_told_at_a_limited_rate(self, server: ControlServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        lines: list[str] = []
+        monkeypatch.setattr(type(log), "warning", lambda self, text, *args: lines.append(text % args))
+        server.now = lambda: 0
+        for _ in range(103):
+            Client(server)
+        server.now = lambda: TOLD
+        Client(server)
+        start = "control: connections full, the one idle longest closed: max=3 closed="
+        assert lines == [f"{start}1", f"{start}101"]
+
+    @pytest.mark.parametrize(
+        "header", [b"Sec-Fetch-Site: cross-site", b"Origin: https://evil.example", b"Origin: null"]
+    )
+    def test_pages_of_other_sites_are_refused_each_time(self, server: ControlServer, header: bytes) -> None:
+        for _ in range(2):
+            client = Client(server)
+            reply = client.send(POST.replace(b"Host: a\r\n", b"Host: a\r\n%b\r\n" % header))
+            assert reply.startswith(b"HTTP/1.1 403 Forbidden\r\n")
+            assert reply.endswith(b" refused unless control_key is set.\n")
+            assert client.ended
+
+    async def test_with_a_key_it_is_the_key_that_counts(self) -> None:
+        key = load_key("secret", pathlib.Path())
+        server = ControlServer(Api(Exchange(), Guard(key), lambda: 0.0, lambda: 0.0), Limits())
+        headers = b"Host: a\r\nOrigin: https://dashboard.example\r\nSec-Fetch-Site: cross-site\r\n"
+        assert Client(server).send(POST.replace(b"Host: a\r\n", headers)).startswith(b"HTTP/1.1 401 ")
+        headers += b"Authorization: Bearer secret\r\n"
+        assert Client(server).send(POST.replace(b"Host: a\r\n", headers)) == PUBLISHED
 
     def test_a_client_that_reads_nothing_is_not_read_from(self, client: Client) -> None:
         client.connection.pause_writing()
