@@ -1,9 +1,9 @@
 """Framing: which requests and responses bytes become, and which bytes become none, through a real service.
 
-The tables in tests/e2e/framing have a row for each way in which two readers of HTTP/1.1 could find other messages in the
-same bytes: RFC 9112 section by section, and what the literature on request smuggling tries. Each row goes through whole
-and split byte by byte. What arrives on either side is read by a strict reader of its own: it takes the framing off, which
-the proxy makes anew, and compares everything else byte by byte. Nothing may be left over.
+The tables in tests/e2e/framing have a row for each way in which two readers of HTTP/1.1 could find other messages in
+the same bytes: RFC 9112 section by section, and what the literature on request smuggling tries. Each row goes through
+whole and split byte by byte. What arrives on either side is read by a strict reader of its own: it takes the framing
+off, which the proxy makes anew, and compares everything else byte by byte. Nothing may be left over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A strict reader of HTTP/1 messages, independent of the proxy's: framing is taken off, the rest is kept byte by byte."""
+"""A strict reader of HTTP/1 messages, independent of the proxy's: framing is taken off, the rest kept byte by byte."""
 
 from __future__ import annotations
 
