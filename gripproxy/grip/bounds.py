@@ -16,8 +16,11 @@ from .item import Item, ItemError
 
 __all__ = ["BOUNDS", "META_NAMES_MAX", "Bounds", "Settings", "size_of", "size_of_item"]
 
-META_NAMES_MAX: Final = 1024
+META_NAMES_MAX: Final = 256
 """Values that meta may have: each costs some 200 bytes besides its own."""
+
+_ENTRY_MIN: Final = 4
+"""Bytes that one value of meta has in a message at least."""
 
 
 class Settings(Protocol):
@@ -46,7 +49,7 @@ class Bounds:
     """Length of a message that can exceed no bound, whatever is in it."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "least", min(self.channel, self.id, self.meta, self.item, META_NAMES_MAX))
+        object.__setattr__(self, "least", min(self.channel, self.id, self.meta, self.item, _ENTRY_MIN * META_NAMES_MAX))
 
     @classmethod
     def of(cls, settings: Settings) -> Self:

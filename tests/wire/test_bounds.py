@@ -48,8 +48,8 @@ OVER = [
     (item("a", prev_id=LONG), over("prev-id", MOST + 1, MOST, "id_max")),
     (item("a", meta={"k": "v" * META}), over("meta", META + 1, META, "meta_max")),
     (
-        item("a", meta={str(number): "" for number in range(1025)}),
-        "publish item object contains 'meta' of 1025 values, at most 1024 are allowed",
+        item("a", meta={str(number): "" for number in range(257)}),
+        "publish item object contains 'meta' of 257 values, at most 256 are allowed",
     ),
 ]
 NAMES = ["channel", "id", "prev-id", "meta", "values of meta"]

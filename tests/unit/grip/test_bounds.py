@@ -54,7 +54,7 @@ def test_beyond_each_bound_is_an_error() -> None:
 
 def test_values_of_meta_are_counted_too() -> None:
     meta = {b"%d" % number: b"" for number in range(META_NAMES_MAX + 1)}
-    assert BOUNDS.of_meta(meta) == "1025 values, at most 1024 are allowed"
+    assert BOUNDS.of_meta(meta) == "257 values, at most 256 are allowed"
     del meta[b"0"]
     assert BOUNDS.of_meta(meta) == ""
 
