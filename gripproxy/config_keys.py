@@ -100,6 +100,9 @@ class Runner:
     log_format: str = key("text", "", "form of log lines", choices=("text", "json"))
     client_buffer_size: int = key(8192, "bytes", "a client's request head must fit", low=256, high=16 * 1024 * 1024)
     client_maxconn: int = key(50000, "connections", "client connections at once", low=1)
+    client_keepalive: int = key(
+        60, "s", "silence, then TCP probes whether a client is there; 0: never", low=0, high=32767
+    )
     allow_compression: bool = key(False, "", "permessage-deflate for clients' WebSockets")
     shutdown_timeout: float = key(5.0, "s", "time for the end of all sessions when stopping", low=0)
     reload_hold_time: float = key(60.0, "s", "clients held by replaced workers stay so long", low=0)

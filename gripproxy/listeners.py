@@ -34,6 +34,7 @@ __all__ = [
     "close_all",
     "for_worker",
     "from_env",
+    "keep_alive",
     "listeners_variable",
     "open_listeners",
     "remove_paths",
@@ -58,6 +59,13 @@ X-Forwarded-For and the logs. For IPv6 add ``[::]:port`` to the list."""
 UNSENT: Final = 128 * 1024
 """Bytes for a client that the kernel takes beyond those on their way: its connections inherit it. Without it the kernel
 takes megabytes for one that does not read, where they are late, unseen, and in nobody's limit."""
+
+
+PROBES: Final = 4
+"""Unanswered keep-alive probes after which the kernel takes a client for gone."""
+
+PROBE_INTERVAL: Final = 15
+"""Seconds between two of them."""
 
 
 class ListenError(Exception):
@@ -166,11 +174,33 @@ def open_listeners(config: _Settings, workers: int, *, exclusive: bool = True) -
                 _open_tcp(result, address, key, value, tls, exclusive)
         for value in runner.local_ports:
             _open_unix(result, value)
+        for listeners in result:
+            keep_alive(listeners, runner.client_keepalive)
     except BaseException:
         remove_paths(result)
         close_all(result)
         raise
     return result
+
+
+def keep_alive(listeners: Sequence[Listener], idle: int) -> None:
+    """Have the kernel find out which clients are gone without a word (RFC 9293 §3.8.4).
+
+    Set on the listening socket: connections inherit it (tcp(7)), so that no system call is added to accepting one.
+
+    Args:
+        listeners: of one worker; those of Unix sockets need none of it.
+        idle: seconds of silence before the first probe; 0: none is sent.
+    """
+    for listener in listeners:
+        if listener.unix:
+            continue
+        sock = listener.sock
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1 if idle else 0)
+        if idle:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_INTERVAL)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
 
 
 def close_all(per_worker: Iterable[Sequence[Listener]]) -> None:
@@ -345,7 +375,12 @@ def for_worker(config: _Settings) -> list[Listener]:
 
     Raises ListenError.
     """
-    return from_env() or open_listeners(config, 1, exclusive=False)[0]
+    inherited = from_env()
+    if not inherited:
+        return open_listeners(config, 1, exclusive=False)[0]
+    # Systemd's sockets have it from nobody else, and those of the runner from a configuration that may be an older one.
+    keep_alive(inherited, config.runner.client_keepalive)
+    return inherited
 
 
 def _adopt(descriptor: int) -> socket.socket:

@@ -28,8 +28,11 @@ from gripproxy.listeners import (
 from tests.ports import free_port
 
 
-def config(http: tuple[str, ...] = (), https: tuple[str, ...] = (), local: tuple[str, ...] = ()) -> Any:
-    return SimpleNamespace(runner=SimpleNamespace(http_port=http, https_ports=https, local_ports=local))
+def config(
+    http: tuple[str, ...] = (), https: tuple[str, ...] = (), local: tuple[str, ...] = (), keepalive: int = 60
+) -> Any:
+    runner = SimpleNamespace(http_port=http, https_ports=https, local_ports=local, client_keepalive=keepalive)
+    return SimpleNamespace(runner=runner)
 
 
 @pytest.fixture
@@ -270,3 +273,46 @@ def test_a_worker_without_inherited_sockets_opens_its_own(monkeypatch: pytest.Mo
     listeners = for_worker(config((f"127.0.0.1:{port}",)))
     assert [listener.port for listener in listeners] == [port]
     close_all([listeners])
+
+
+def keepalive_of(sock: socket.socket) -> tuple[int, int, int, int]:
+    """Whether it is on, and its three times."""
+    tcp = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+    idle, interval, count = (sock.getsockopt(socket.IPPROTO_TCP, option) for option in tcp)
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), idle, interval, count
+
+
+def accepted(listener: Listener) -> socket.socket:
+    """The worker's end of a connection that has just come."""
+    with socket.create_connection(("127.0.0.1", listener.port or 0)):
+        listener.sock.setblocking(True)
+        return listener.sock.accept()[0]
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_connections_inherit_keep_alive(opened: Any, tls: bool) -> None:
+    port = (f"127.0.0.1:{free_port()}",)
+    ((listener,),) = opened(config(https=port, keepalive=77) if tls else config(http=port, keepalive=77), 1)
+    with accepted(listener) as sock:
+        assert keepalive_of(sock) == (1, 77, 15, 4)
+
+
+def test_keep_alive_may_be_off(opened: Any) -> None:
+    ((listener,),) = opened(config((f"127.0.0.1:{free_port()}",), keepalive=0), 1)
+    with accepted(listener) as sock:
+        assert keepalive_of(sock)[0] == 0
+
+
+@pytest.mark.parametrize(("keepalive", "expected"), [(5, (1, 5, 15, 4)), (0, (0, 60, 15, 4))])
+def test_a_worker_sets_it_on_what_it_inherits(
+    opened: Any, monkeypatch: pytest.MonkeyPatch, keepalive: int, expected: tuple[int, int, int, int]
+) -> None:
+    """After a reload the configuration may have another value than the one that the runner began with."""
+    ((listener,),) = opened(config((f"127.0.0.1:{free_port()}",)), 1)
+    copy = listener.sock.dup()
+    inherited = Listener(copy, listener.name, False, listener.port, False)
+    monkeypatch.setenv(LISTENERS_VARIABLE, listeners_variable([inherited]))
+    copy.detach()
+    (got,) = for_worker(config(keepalive=keepalive))
+    with got.sock, accepted(got) as sock:
+        assert keepalive_of(sock) == expected
