@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final, Protocol
 
-__all__ = ["ROUND", "SMALL", "Buffers", "Peer", "Stall"]
+__all__ = ["ROUND", "SMALL", "Buffers", "Peer", "Stall", "own_share"]
 
 ROUND: Final = 10
 """Looks in which every connection has been looked at once."""
@@ -25,6 +25,23 @@ SMALL: Final = 16 * 1024
 
 SLACK: Final = 16
 """One part in so many of the limit is free after it was passed: else the next write would pass it again."""
+
+
+HIGH_WATER: Final = 64 * 1024
+"""Bytes that a client's transport may have before it asks for a pause: the event loop's default."""
+
+
+def own_share(unsent: int, among: int) -> int:
+    """Return how much of what a blocked transport has counts for its peer.
+
+    A fan-out's bytes exist once for all the sessions that they are written to. What was there before the write that
+    blocked the transport is at most HIGH_WATER, and the peer's own.
+
+    Args:
+        unsent: bytes that the transport has.
+        among: sessions that the write was for; 1 for bytes of its own.
+    """
+    return unsent if unsent <= HIGH_WATER else HIGH_WATER + (unsent - HIGH_WATER) // among
 
 
 class Peer(Protocol):

@@ -337,7 +337,7 @@ class ClientConnection(Answering):
         size: int = self.transport.get_write_buffer_size()
         if self._exchange is not None:
             return size + self._exchange.buffered()
-        return size + self._hold.queued if isinstance(self._hold, StreamHold) else size
+        return self._hold.waiting(size, not self.secure) if isinstance(self._hold, StreamHold) else size
 
     def unread(self) -> int:
         return descriptor(self.transport) if self._flags & PAUSED else -1

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gripproxy.buffers import Stall
+from gripproxy.buffers import Stall, own_share
 from gripproxy.edge.directleg import DirectLeg
 from gripproxy.edge.framereader import FrameReader
 from gripproxy.edge.peer import GONE, HALF, descriptor, taken
@@ -112,10 +112,13 @@ class WebSocketClient(FrameReader):
         session = self.session
         if session is None:
             return 0
-        size: int = self.transport.get_write_buffer_size() + self.held
+        size: int = self.transport.get_write_buffer_size()
         extras, leg = session.extras, session.leg
         if extras is not None:
+            if extras.blocked and session.deflate is None and not session.uri.startswith(b"wss:"):
+                size = own_share(size, extras.sharers)
             size += extras.size + extras.after_size
+        size += self.held
         return size + leg.buffered() if leg is not None else size
 
     def unread(self) -> int:

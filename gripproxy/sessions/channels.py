@@ -507,3 +507,12 @@ class ChannelTable:
 def _raised(session: Session, error: Exception) -> None:
     """Stands in until there is somebody who deals with what goes wrong."""
     raise error
+
+
+def sharers(session: Session) -> int:
+    """Return among how many sessions what is written to this one exists once: all plain ones of its channel.
+
+    1 for a careful session, which is written bytes of its own.
+    """
+    lanes = [subscription.channel.lane(session) for subscription in session.subscriptions]
+    return max((len(lane.members) for lane in lanes if lane is not None), default=1)

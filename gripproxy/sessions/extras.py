@@ -25,7 +25,7 @@ class Extras:
     """Filled by its session when first needed.
 
     ``parts`` wait for a ``blocked`` client or for a subscription, ``after`` for the end of a backend's message; sizes
-    are in bytes.
+    are in bytes. ``sharers``: sessions that the write was for which blocked the client.
     """
 
     __slots__ = (
@@ -38,12 +38,14 @@ class Extras:
         "filters",
         "parts",
         "reliable",
+        "sharers",
         "size",
         "upkeep",
     )
 
     def __init__(self) -> None:
         self.blocked = False
+        self.sharers = 1
         self.parts: list[bytes] = []
         self.size = 0
         self.after: list[bytes] = []

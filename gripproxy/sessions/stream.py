@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gripproxy.buffers import own_share
 from gripproxy.grip.instruct import KeepAlive
 from gripproxy.grip.item import Item
 from gripproxy.grip.links import NextLink
 from gripproxy.grip.response import Response
 from gripproxy.pipe import STREAM
-from gripproxy.sessions.channels import Subscription
+from gripproxy.sessions.channels import Subscription, sharers
 from gripproxy.sessions.fanout import chunk
 from gripproxy.sessions.filtering import FilterQueue
 from gripproxy.sessions.hold import Hold
@@ -78,10 +79,12 @@ OPENED: Final = Response(0, b"")
 class _Slow:
     """What waits for a client that does not read, and what waits until the stream has begun."""
 
-    __slots__ = ("blocked", "early", "parts", "size")
+    __slots__ = ("blocked", "early", "parts", "sharers", "size")
 
     def __init__(self) -> None:
         self.blocked = False
+        self.sharers = 1
+        """Sessions that the write was for with which it was blocked."""
         self.parts: list[bytes] = []
         self.size = 0
         self.early: list[tuple[Subscription, Item]] = []
@@ -119,10 +122,17 @@ class StreamHold(Hold[StreamTerms]):
         """The request's URI, base of relative ones, if something needs it."""
         return self.terms.uri
 
-    @property
-    def queued(self) -> int:
-        """Bytes that wait for the client here."""
-        return self._slow.size if self._slow is not None else 0
+    def waiting(self, unsent: int, shared: bool) -> int:
+        """Return the bytes that wait for the client.
+
+        Args:
+            unsent: bytes that its transport has.
+            shared: these may be a fan-out's, which exist once for all sessions; not with TLS, where each has its own.
+        """
+        slow = self._slow
+        if slow is None:
+            return unsent
+        return slow.size + (own_share(unsent, slow.sharers) if shared else unsent)
 
     def on_confirmed(self) -> None:
         """All channels are confirmed: status, headers and initial body go out, items may follow."""
@@ -233,6 +243,7 @@ class StreamHold(Hold[StreamTerms]):
             return
         if self._slow is None:
             self._slow = _Slow()
+            self._slow.sharers = sharers(self)
         self._slow.blocked = True
         for subscription in self.subscriptions:
             gathered = self.keeper.table.make_careful(subscription)

@@ -27,7 +27,7 @@ from gripproxy.grip.deflate import Parameters, frame_shared
 from gripproxy.grip.frames import CLOSE, CONT, PING, PONG, TEXT, close_payload, serialise
 from gripproxy.grip.item import Item
 from gripproxy.pipe import SOCKET
-from gripproxy.sessions.channels import Subscription
+from gripproxy.sessions.channels import Subscription, sharers
 from gripproxy.sessions.extras import FRAME_OVERHEAD, NO_META, Extras
 from gripproxy.sessions.fanout import OPCODES, frame
 from gripproxy.sessions.filtering import FilterQueue
@@ -402,6 +402,8 @@ class WebSocketSession:
         if extras is not None and extras.upkeep is not None:
             extras.upkeep.written = self.keeper.clock()
         self.transport.write(data)
+        if self.extras is not None:
+            self.extras.sharers = 1  # of the backend, or for this client alone
 
     def _inject(self, data: bytes) -> None:
         """Write a message of our own or of a publisher: not between the pieces of a backend's."""
@@ -429,7 +431,7 @@ class WebSocketSession:
         """The client does not read as fast as is written."""
         if self.over:
             return
-        self._more().blocked = True
+        self._more().blocked, self._more().sharers = True, sharers(self)
         self._unsettle()
         if self.leg is not None and not self._detached:
             self.leg.flow(False)

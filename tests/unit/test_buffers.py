@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gripproxy.buffers import ROUND, Buffers, Stall
+from gripproxy.buffers import HIGH_WATER, ROUND, Buffers, Stall, own_share
 
 
 class Peer:
@@ -183,3 +183,15 @@ class TestStall:
         assert stall.look(False, 0, 150) == 0
         assert stall.look(True, 7, 151) == 0
         assert stall.look(True, 7, 152) == 1
+
+
+class TestOwnShare:
+    @pytest.mark.parametrize("among", [1, 10, 1000])
+    def test_up_to_the_mark_it_is_the_peers_own(self, among: int) -> None:
+        assert own_share(HIGH_WATER, among) == HIGH_WATER
+
+    def test_of_one_large_write_each_has_its_part(self) -> None:
+        assert own_share(HIGH_WATER + 1_000_000, 1000) == HIGH_WATER + 1000
+
+    def test_what_is_for_one_counts_in_full(self) -> None:
+        assert own_share(HIGH_WATER + 1_000_000, 1) == HIGH_WATER + 1_000_000

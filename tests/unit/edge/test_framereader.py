@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gripproxy.buffers import HIGH_WATER
 from gripproxy.edge.turns import BUDGET, FRAME_COST, SHARE
 from gripproxy.edge.websocket import WebSocketClient
 from gripproxy.grip.frames import BINARY, CLOSE, PIECE, PING, TEXT, FrameParser, close_payload, serialise
@@ -212,3 +213,25 @@ class TestAClientThatDoesNotRead:
         talk.client.protocol.resume_writing()
         talk.house.pass_time(0.001)
         assert talk.heard() == [(TEXT, b"x")] * 3 + [(CLOSE, b"")]
+
+
+class TestWhatCountsForASlowClient:
+    def test_of_a_fan_out_its_part_and_of_its_backend_all(self) -> None:
+        talks = Talk()
+        house = talks.house
+        talks.backend_says(serialise(TEXT, b'c:{"type":"subscribe","channel":"ch"}'))
+        house.confirm()
+        reader = talks.client.protocol
+        talks.client.buffered = HIGH_WATER + 1000
+        reader.pause_writing()
+        # The only one of its channel.
+        assert reader.buffered() == HIGH_WATER + 1000
+        session = reader.session
+        assert session is not None
+        assert session.extras is not None
+        session.extras.sharers = 10
+        assert reader.buffered() == HIGH_WATER + 100
+        reader.resume_writing()
+        # What its backend writes is its own, whatever came before.
+        talks.backend_says(serialise(TEXT, b"m:x"))
+        assert session.extras.sharers == 1

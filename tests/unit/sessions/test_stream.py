@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gripproxy.buffers import HIGH_WATER
 from gripproxy.grip.instruct import KeepAlive
 from gripproxy.grip.item import Item, StreamFormat
 from gripproxy.grip.response import Response
@@ -159,6 +160,28 @@ class TestItems:
             assert end == ("end", True)
         else:
             assert stream.take() == [chunks(b"fine")]
+
+
+class TestWaiting:
+    """What counts for a client that does not read."""
+
+    def test_of_a_fan_out_its_part(self, house: House) -> None:
+        streams = [opened(house) for _ in range(10)]
+        streams[0].hold.on_blocked()
+        assert streams[0].hold.waiting(HIGH_WATER + 1000, shared=True) == HIGH_WATER + 100
+        # With TLS each has bytes of its own.
+        assert streams[0].hold.waiting(HIGH_WATER + 1000, shared=False) == HIGH_WATER + 1000
+
+    def test_what_waits_behind_it_is_its_own(self, house: House) -> None:
+        streams = [opened(house) for _ in range(10)]
+        streams[0].hold.on_blocked()
+        house.publish(text(b"x" * 1000))
+        assert streams[0].hold.waiting(0, shared=True) == len(chunks(b"x" * 1000))
+
+    def test_one_that_takes_all_its_items_carefully_shares_nothing(self, house: House) -> None:
+        streams = [opened(house, want(b"a"), want(b"b")) for _ in range(10)]
+        streams[0].hold.on_blocked()
+        assert streams[0].hold.waiting(HIGH_WATER + 1000, shared=True) == HIGH_WATER + 1000
 
 
 class TestSlow:
