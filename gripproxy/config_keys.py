@@ -153,6 +153,7 @@ class Proxy:
     ws_stall_timeout: float = key(60.0, "s", "no byte taken of those that wait, then a WebSocket is dropped", low=0)
     stream_buffer_max: int = key(1000000, "bytes", "may wait for one slow client", low=65536)
     buffers_max: int = key(256000000, "bytes", "may wait in a worker; then the largest is cut", low=1000000)
+    filter_output_max: int = key(1000000, "bytes", "filters or a patch may make of an item for one session", low=1)
     recovery_rate: int = key(1000, "requests/s", "held clients ask backends again, over all workers", low=1)
     recovery_max: int = key(32, "requests", "of these under way on one route, over all workers", low=1)
     share_links_ignoring_query: bool = key(False, "", "links that differ in their query only share a request")

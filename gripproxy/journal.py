@@ -224,6 +224,11 @@ class Journal:
         level = log.warning if self._due("ignored") else log.debug
         level("WebSocket client %s: backend: %s (%d faults so far)", peer_text(client.transport), why, self.faults)
 
+    def item_refused(self, channel: bytes, reason: str, sessions: int) -> None:
+        """An item exceeded a bound for some sessions: one line for each channel and reason, at a limited rate."""
+        name = channel.decode("utf-8", "replace") if channel else "(several)"
+        log.warning("item refused: channel=%s reason=%s sessions=%d", name, reason, sessions)
+
     def deliveries_dropped(self, count: int) -> None:
         """Deliveries were not made because too many waited; one line for the first of them."""
         if not self.dropped:

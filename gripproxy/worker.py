@@ -163,13 +163,14 @@ class Worker(Journal):
                 ceil(max(0, config.handler.message_hwm) / max(1, proxy.workers)),
                 self._later,
                 self.deliveries_dropped,
+                self.clock,
             )
             if rate
             else None
         )
         if self.pacer is not None:
             self.pacer.failed = self.mishaps.session
-        self.keeper = Keeper(
+        keeper = self.keeper = Keeper(
             self.table,
             self.wheel,
             self.updates,
@@ -178,16 +179,17 @@ class Worker(Journal):
             proxy.stream_buffer_max,
             self.pacer is not None,
             proxy.hold_confirm_timeout,
+            later=self._later,
+            output_max=proxy.filter_output_max,
+            refused=self.item_refused,
         )
-        self.keeper.recover_interval = proxy.ws_recover_interval
+        keeper.recover_interval = proxy.ws_recover_interval
         self.links = LinkFetches(self)
-        self.keeper.fetch = self.links.fetch
-        self.keeper.grew = self.buffers.grew
-        self.keeper.ignore_query = proxy.share_links_ignoring_query
+        keeper.fetch = self.links.fetch
+        keeper.grew = self.buffers.grew
+        keeper.ignore_query = proxy.share_links_ignoring_query
         self.pressure = Pressure(self._messages, (self.held, self.sockets), self._pause_intake, loop)
-        self.fanout = Fanout(
-            self.table, loop.call_soon, self.clock, self.pressure.busy, self.pacer, config.handler.message_block_size
-        )
+        self.fanout = Fanout(keeper, self.pressure.busy, self.pacer, config.handler.message_block_size)
         self.shortage = Shortage(
             loop.call_later, loop.time, self.accepting.limit, files_in_use, lambda: self.accepting.careful
         )

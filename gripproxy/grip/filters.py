@@ -11,16 +11,19 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 import orjson
 
 from .links import LinkError, check_uri, resolve, split
+from .shared import ENTRY, Shared
+from .template import DirectiveError, DirectiveLimit, Template
 
 __all__ = [
     "ASK_MAX_ANSWER",
     "ASK_RATE",
     "ASK_TIMEOUT",
+    "DELIVERY",
     "DROP",
     "KNOWN",
     "MESSAGE_CONTENT",
@@ -30,11 +33,13 @@ __all__ = [
     "Context",
     "Drop",
     "FilterError",
+    "FilterLimit",
     "ResponseFilter",
     "Send",
     "Verdict",
     "content_filters",
     "content_filters_match",
+    "lets_through",
     "mismatch_text",
     "run_filters",
 ]
@@ -46,6 +51,9 @@ KNOWN: Final = frozenset(
 
 MESSAGE_CONTENT: Final = frozenset(("build-id", "var-subst", "http-modify"))
 """Filters that may change a message; these are what a publisher's ``content-filters`` speaks of."""
+
+DELIVERY: Final = frozenset(("skip-self", "skip-users", "require-sub"))
+"""Filters that decide by the metas alone whether a session gets an item; these hold for its actions too."""
 
 RESPONSE_CONTENT: Final = frozenset(("build-id",))
 """Filters that may change the body of a stream's first response, or of a link's."""
@@ -59,14 +67,14 @@ ASK_MAX_ANSWER: Final = 100_000
 ASK_RATE: Final = 100
 """Requests per second to one URL."""
 
+_SHOWN: Final = 20
+"""Names of content filters in a message; a publisher may write any number."""
+
 _MAX_DIRECTIVE: Final = 10_000
 """Bytes a directive that goes on in the next chunk of a response may have: one without end would collect all of it."""
 
 _Header = tuple[bytes, bytes]
 
-# One directive: %% | %X | %(text)X, where \ in the text takes the next byte as it is.
-_DIRECTIVE: Final = re.compile(rb"%(?:(%)|([A-Za-z])|\(([^\\)]*+(?:\\.[^\\)]*+)*+)\)(.))", re.DOTALL)
-_ESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL)
 _UNSAFE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -82,8 +90,8 @@ class FilterError(Exception):
         self.problem = problem
 
 
-class _DirectiveError(ValueError):
-    """The content, or the id format, has a directive that cannot be carried out."""
+class FilterLimit(FilterError):
+    """An item asks for more than a filter may do for one session: the item is refused for that session."""
 
 
 @dataclass(slots=True)
@@ -146,23 +154,46 @@ class Ask:
 Verdict = Send | Drop | Ask
 
 
-def run_filters(names: Sequence[str], context: Context, content: bytes) -> Verdict:
+def run_filters(names: Sequence[str], context: Context, content: bytes, shared: Shared) -> Verdict:
     """Decide about one delivery.
 
     Arguments:
         names: the filters of the item's channel, in order; unknown ones are ignored.
         context: what they look at.
         content: the item's, after any JSON Patch.
+        shared: work on the item for all sessions; its ``output_max`` bounds content and result, in bytes.
 
     Returns:
         ``Send``, ``DROP`` or an ``Ask``. The first filter that drops ends the run.
 
     Raises:
         FilterError: a filter failed; later ones were not run.
+        FilterLimit: one would have had to do too much.
 
     Source: docs/grip.md §7.
     """
-    return _run_from(0, names, context, content)
+    return _run_from(0, names, context, content, shared)
+
+
+def lets_through(
+    names: Sequence[str],
+    meta: Mapping[bytes, bytes],
+    item_meta: Mapping[bytes, bytes],
+    subscriptions: Collection[bytes],
+    shared: Shared,
+) -> bool:
+    """Return whether the delivery filters let an item pass that has no content: an action.
+
+    Args:
+        names: the filters of the item's channel; all but those of :data:`DELIVERY` are ignored.
+        meta: of the connection.
+        item_meta: of the item.
+        subscriptions: names of all channels of the connection.
+        shared: work on the item for all sessions.
+
+    Source: docs/grip.md §7.
+    """
+    return all(_passes(name, meta, item_meta, subscriptions, shared) for name in names if name in DELIVERY)
 
 
 def content_filters(names: Sequence[str]) -> tuple[str, ...]:
@@ -183,8 +214,9 @@ def content_filters_match(names: Sequence[str], prepared_for: Sequence[str] | No
 
 
 def mismatch_text(names: Sequence[str], prepared_for: Sequence[str]) -> str:
-    """What debug mode says when :func:`content_filters_match` fails."""
-    return f"content filter mismatch: subscription={','.join(content_filters(names))} message={','.join(prepared_for)}"
+    """Return the text of debug mode for a failed :func:`content_filters_match`, with at most 20 names of the item."""
+    shown = ",".join(prepared_for[:_SHOWN]) + (",…" if len(prepared_for) > _SHOWN else "")
+    return f"content filter mismatch: subscription={','.join(content_filters(names))} message={shown}"
 
 
 class ResponseFilter:
@@ -204,7 +236,7 @@ class ResponseFilter:
 
     def __init__(self, names: Sequence[str], meta: Mapping[bytes, bytes]) -> None:
         # Once, on however many channels it is: a second pass would take "%I" that was written as "%%I" for a directive.
-        self._handle = _id_directive(meta, None) if RESPONSE_CONTENT.intersection(names) else None
+        self._handle = _id_directive(meta, None, None) if RESPONSE_CONTENT.intersection(names) else None
         self._pending = b""
         self._offset = 0
 
@@ -221,7 +253,7 @@ class ResponseFilter:
         """
         if self._handle is None:
             return chunk
-        data = self._pending + chunk
+        data = self._pending + chunk if self._pending else chunk
         done, used = self._render(data, True)
         if len(data) - used > _MAX_DIRECTIVE:
             raise FilterError("build-id", f"Directive at position {self._offset + used} exceeds {_MAX_DIRECTIVE} bytes")
@@ -242,57 +274,156 @@ class ResponseFilter:
 
     def _render(self, data: bytes, more: bool) -> tuple[bytes, int]:
         assert self._handle is not None
+        if b"%" not in data:
+            return data, len(data)
         try:
-            return _render(data, self._handle, more, self._offset)
-        except _DirectiveError as e:
+            # No bound but that of the chunk: results are at most twice as long, and the backend is waited for.
+            template = Template(data, len(data), more, self._offset)
+            return template.render(template.values(self._handle)), template.used
+        except DirectiveError as e:
             raise FilterError("build-id", str(e)) from e
 
 
-def _run_from(index: int, names: Sequence[str], context: Context, content: bytes) -> Verdict:
+def _run_from(index: int, names: Sequence[str], context: Context, content: bytes, shared: Shared) -> Verdict:
     for i in range(index, len(names)):
         name = names[i]
-        if name == "skip-self":
-            user = context.meta.get(b"user")
-            if user and user == context.item_meta.get(b"sender"):
-                return DROP
-        elif name == "skip-users":
-            user = context.meta.get(b"user")
-            if user and any(user == part.strip() for part in context.item_meta.get(b"skip_users", b"").split(b",")):
-                return DROP
-        elif name == "require-sub":
-            required = context.item_meta.get(b"require_sub")
-            if required and required not in context.subscriptions:
+        if name in DELIVERY:
+            if not _passes(name, context.meta, context.item_meta, context.subscriptions, shared):
                 return DROP
         elif name == "build-id":
-            content = _build_id(context, content)
+            content = _build_id(context, content, shared)
         elif name == "var-subst":
-            content = _var_subst(context, content)
+            content = _var_subst(context, content, shared)
         elif name == "http-check" or name == "http-modify":
-            return _ask(name, i, names, context, content)
+            return _ask(name, i, names, context, content, shared)
     return Send(content)
 
 
-def _build_id(context: Context, content: bytes) -> bytes:
+def _passes(
+    name: str,
+    meta: Mapping[bytes, bytes],
+    item_meta: Mapping[bytes, bytes],
+    subscriptions: Collection[bytes],
+    shared: Shared,
+) -> bool:
+    """Return whether one delivery filter lets the item pass."""
+    if name == "require-sub":
+        required = item_meta.get(b"require_sub")
+        return not required or required in subscriptions
+    user = meta.get(b"user")
+    if not user:
+        return True
+    if name == "skip-self":
+        return user != item_meta.get(b"sender")
+    users = item_meta.get(b"skip_users", b"")
+    skipped: frozenset[bytes] = shared.once(
+        "skip_users",
+        lambda: frozenset([part.strip() for part in users.split(b",")]),
+        lambda found: len(users) + ENTRY * len(found),
+    )
+    return user not in skipped
+
+
+def _template(name: str, text: bytes, shared: Shared) -> Template:
+    """Return a text parsed; ``name`` is the filter that needs it."""
+    most = shared.output_max
+    if len(text) > most:
+        raise FilterLimit(name, f"content of {len(text)} bytes; filter_output_max is {most}")
+
+    found: Template | str | None = shared.get(("template", text))
+    if found is None:
+        try:
+            found = Template(text)
+        except DirectiveLimit as e:
+            # That it is too much is not found out again for each session.
+            found = shared.keep(("template", text), f"content with {e}", len(text))
+        else:
+            shared.keep(("template", text), found, found.memory)
+    if isinstance(found, str):
+        raise FilterLimit(name, found)
+    return found
+
+
+def _render(
+    name: str,
+    text: bytes,
+    shared: Shared,
+    source: Mapping[bytes, bytes] | None,
+    handle: Callable[[bytes, bytes], bytes],
+) -> bytes:
+    """Replace the directives of a text.
+
+    Args:
+        name: the filter that does it.
+        text: with directives.
+        shared: work on the item for all sessions.
+        source: the object that ``handle`` looks at, if it is the same for many sessions: not asked again for it.
+        handle: returns what stands for a directive.
+
+    Raises:
+        DirectiveError: a directive cannot be carried out.
+        FilterLimit: the text, its directives or the result are too much.
+    """
+    if b"%" not in text:
+        return text
+    template = _template(name, text, shared)
+    if not template.distinct:
+        source = None
+    key = (name, text, id(source))
+    if source is not None and (seen := shared.get(key)) is not None and seen[0] is source:
+        found: bytes | Exception = seen[1]
+    else:
+        found = _rendered(name, text, template, shared, handle)
+        if source is not None:
+            # The object is kept too, so that no other one gets its id.
+            shared.keep(key, (source, found), 0)
+    if isinstance(found, DirectiveError):
+        raise DirectiveError(*found.args)
+    if isinstance(found, FilterLimit):
+        raise FilterLimit(name, found.problem)
+    assert isinstance(found, bytes)
+    return found
+
+
+def _rendered(
+    name: str, text: bytes, template: Template, shared: Shared, handle: Callable[[bytes, bytes], bytes]
+) -> bytes | DirectiveError | FilterLimit:
+    """Return the result, or what is wrong; equal values share one result."""
+    try:
+        values = template.values(handle)
+    except DirectiveError as e:
+        return DirectiveError(*e.args)
+    key = (name, text, values)
+    found: bytes | None = shared.get(key)
+    if found is None:
+        size, most = template.size(values), shared.output_max
+        if size > most:
+            return FilterLimit(name, f"result of {size} bytes; filter_output_max is {most}")
+        found = shared.keep(key, template.render(values), size + sum(map(len, values)) + 8 * len(values))
+    return found
+
+
+def _build_id(context: Context, content: bytes, shared: Shared) -> bytes:
     # Without any channel there is no id to speak of, with one the format must work out even if the content has no %I.
     ids = context.prev_ids if context.prev_ids or context.subscriptions else None
-    handle = _id_directive(context.meta, ids)
+    handle = _id_directive(context.meta, ids, shared)
     try:
-        return _render(content, handle)[0]
-    except _DirectiveError as e:
+        return _render("build-id", content, shared, None, handle)
+    except DirectiveError as e:
         raise FilterError("build-id", str(e)) from e
 
 
 def _id_directive(
-    meta: Mapping[bytes, bytes], prev_ids: Mapping[bytes, bytes] | None
+    meta: Mapping[bytes, bytes], prev_ids: Mapping[bytes, bytes] | None, shared: Shared | None
 ) -> Callable[[bytes, bytes], bytes]:
     id_format = meta.get(b"id_format")
     if id_format is None:
         raise FilterError("build-id", "no sub meta 'id_format'")
     default: bytes | None = None
-    if prev_ids is not None:
+    if prev_ids is not None and shared is not None:
         try:
-            default = _render(id_format, partial(_variable, prev_ids))[0]
-        except _DirectiveError as e:
+            default = _render("build-id", id_format, shared, None, partial(_variable, prev_ids))
+        except DirectiveError as e:
             raise FilterError("build-id", f"failed to render ID: {e}") from e
     encoding = meta.get(b"id_encoding")
     if encoding is not None and encoding != b"hex":
@@ -305,14 +436,14 @@ def _id(default: bytes | None, hexadecimal: bool, letter: bytes, text: bytes) ->
         raise _unknown(letter)
     value = text or default
     if value is None:
-        raise _DirectiveError("No ID specified and no default ID in context")
+        raise DirectiveError("No ID specified and no default ID in context")
     return value.hex().encode() if hexadecimal else value
 
 
-def _var_subst(context: Context, content: bytes) -> bytes:
+def _var_subst(context: Context, content: bytes, shared: Shared) -> bytes:
     try:
-        return _render(content, partial(_variable, context.meta))[0]
-    except _DirectiveError as e:
+        return _render("var-subst", content, shared, context.meta, partial(_variable, context.meta))
+    except DirectiveError as e:
         raise FilterError("var-subst", str(e)) from e
 
 
@@ -320,83 +451,18 @@ def _variable(values: Mapping[bytes, bytes], letter: bytes, name: bytes) -> byte
     if letter != b"s":
         raise _unknown(letter)
     if not name:
-        raise _DirectiveError("Directive 's' requires argument")
+        raise DirectiveError("Directive 's' requires argument")
     value = values.get(name)
     if value is None:
-        raise _DirectiveError(f"No such variable '{name.decode('utf-8', 'replace')}'")
+        raise DirectiveError(f"No such variable '{name.decode('utf-8', 'replace')}'")
     return value
 
 
-def _unknown(letter: bytes) -> _DirectiveError:
-    return _DirectiveError(f"Unknown directive '{letter.decode('latin-1')}'")
+def _unknown(letter: bytes) -> DirectiveError:
+    return DirectiveError(f"Unknown directive '{letter.decode('latin-1')}'")
 
 
-def _render(
-    data: bytes, handle: Callable[[bytes, bytes], bytes], more: bool = False, offset: int = 0
-) -> tuple[bytes, int]:
-    """Replace the directives of a text.
-
-    Arguments:
-        data: the text.
-        handle: given letter and text (empty if none) of a directive, returns what stands for it.
-        more: an incomplete directive at the end is not an error, but left for the next call.
-        offset: position of ``data`` in the whole, for messages.
-
-    Returns:
-        The result and how many bytes of ``data`` went into it.
-
-    Raises:
-        _DirectiveError: with the position at which reading stopped, counted in bytes from 0.
-    """
-    if b"%" not in data:
-        return data, len(data)
-    out: list[bytes] = []
-    position = 0
-    while (mark := data.find(b"%", position)) >= 0:
-        out.append(data[position:mark])
-        directive = _DIRECTIVE.match(data, mark)
-        if directive is None:
-            kind, text = _problem(data, mark, offset)
-            if more and kind == "incomplete":
-                return b"".join(out), mark
-            raise _DirectiveError(text)
-        percent, plain, text_, letter = directive.groups()
-        position = directive.end()
-        if percent:
-            out.append(b"%")
-            continue
-        try:
-            if plain:
-                out.append(handle(plain, b""))
-            else:
-                out.append(handle(letter, _ESCAPE.sub(rb"\1", text_)))
-        except _DirectiveError as e:
-            raise _DirectiveError(f"{e} at position {offset + position - 1}") from e
-    out.append(data[position:])
-    return b"".join(out), len(data)
-
-
-def _problem(data: bytes, mark: int, offset: int) -> tuple[Literal["incomplete", "wrong"], str]:
-    """Say why no directive begins at ``mark``, and whether further bytes could make it one."""
-    end = len(data)
-    last = offset + end - 1
-    if mark + 1 == end:
-        return "incomplete", f"Expected directive after '%' at position {last}"
-    if data[mark + 1] != ord("("):
-        letter = data[mark + 1 : mark + 2].decode("latin-1")
-        return "wrong", f"Unknown directive '{letter}' at position {offset + mark + 1}"
-    if mark + 2 == end:
-        return "incomplete", f"Expected character after '(' at position {last}"
-    # The pattern took the whole text up to a closing parenthesis, if there is one, and missed only the letter.
-    rest = _ESCAPE.sub(b"", data[mark + 2 :])
-    if rest.endswith(b"\\"):
-        return "incomplete", f"Expected character after '\\' at position {last}"
-    if rest.endswith(b")"):
-        return "incomplete", f"Expected directive after ')' at position {last}"
-    return "incomplete", f"Unterminated field starting at position {offset + mark + 1}"
-
-
-def _ask(name: str, index: int, names: Sequence[str], context: Context, content: bytes) -> Ask:
+def _ask(name: str, index: int, names: Sequence[str], context: Context, content: bytes, shared: Shared) -> Ask:
     link = context.meta.get(b"url")
     if not link:
         raise FilterError(name, "missing url value")
@@ -408,18 +474,27 @@ def _ask(name: str, index: int, names: Sequence[str], context: Context, content:
         split(url)
     except LinkError as e:
         raise FilterError(name, "invalid url value") from e
-    headers = [(b"Sub-Meta", _json(context.meta)), (b"Pub-Meta", _json(context.item_meta))]
+    headers = [
+        (b"Sub-Meta", _json(context.meta)),
+        (b"Pub-Meta", shared.once("pub-meta", lambda: _json(context.item_meta), len)),
+    ]
     for channel, prev_id in context.prev_ids.items():
         if _UNSAFE.search(channel) or _UNSAFE.search(prev_id):
             # Both may come from JSON, where a line break is possible; in a header it would begin another one.
             raise FilterError(name, f"channel or id cannot be written in a header: {channel!r}; last-id={prev_id!r}")
         headers.append((b"Grip-Last", channel + b"; last-id=" + prev_id))
     body = content if name == "http-modify" else b""
-    return Ask(url, headers, body, partial(_answered, name, index, names, context, content))
+    return Ask(url, headers, body, partial(_answered, name, index, names, context, content, shared))
 
 
 def _answered(
-    name: str, index: int, names: Sequence[str], context: Context, content: bytes, answer: AskAnswer | None
+    name: str,
+    index: int,
+    names: Sequence[str],
+    context: Context,
+    content: bytes,
+    shared: Shared,
+    answer: AskAnswer | None,
 ) -> Verdict:
     if answer is None:
         raise FilterError(name, "network request failed: general error")
@@ -432,7 +507,7 @@ def _answered(
         return DROP
     if modify and answer.code == 200:
         content = answer.body
-    return _run_from(index + 1, names, context, content)
+    return _run_from(index + 1, names, context, content, shared)
 
 
 def _json(meta: Mapping[bytes, bytes]) -> bytes:

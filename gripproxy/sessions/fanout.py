@@ -1,8 +1,9 @@
 """Delivery of items to the sessions of this worker: one item, many connections.
 
 Sans-I/O but for the transports' ``write``. An item is made into bytes once; sessions that take everything as it is get
-it by one write each, together with its neighbours of the same turn. A fan-out to very many sessions gives the loop a
-turn now and then; later items of the same channel wait behind it, and a session that joins meanwhile starts after it.
+it by one write each, together with its neighbours of the same turn. A fan-out that takes long gives the loop a turn
+after some milliseconds; later items of the same channel wait behind it, and a session that joins meanwhile starts
+after it.
 """
 
 from __future__ import annotations
@@ -15,14 +16,40 @@ from typing import Any, Final
 from gripproxy.grip.deflate import Parameters, frame_shared
 from gripproxy.grip.frames import BINARY, PING, PONG, TEXT
 from gripproxy.grip.item import Item, MessageFormat, StreamFormat
+from gripproxy.grip.patch import PATCH_MAX
+from gripproxy.grip.stats import contents
 from gripproxy.pipe import RESPONSE, SOCKET, STREAM
-from gripproxy.sessions.channels import Channel, ChannelTable, Lane, PlainSession, Session
+from gripproxy.sessions.channels import Channel, Lane, PlainSession, Session, Subscription
+from gripproxy.sessions.keeper import Keeper
 from gripproxy.sessions.pacing import Pacer
 
-__all__ = ["JOIN_MAX", "MAX_WAITING", "OPCODES", "TURN", "Fanout", "chunk", "frame"]
+__all__ = [
+    "CAREFUL_STEP",
+    "JOIN_MAX",
+    "MAX_WAITING",
+    "OPCODES",
+    "STEP",
+    "STEP_BYTES",
+    "WAITING_BYTES",
+    "Fanout",
+    "chunk",
+    "frame",
+]
 
-TURN: Final = 1000
-"""Sessions written to before the loop gets a turn: about 7 ms of system calls."""
+STEP: Final = 400
+"""Plain sessions written to between two looks at the clock: 2 to 3 ms of system calls."""
+
+CAREFUL_STEP: Final = 50
+"""The same of careful sessions, as long as none of them filters: 3 ms if all of them are long-polls."""
+
+FEW: Final = 8
+"""Sessions that are written to without a look at the clock, whatever the size of the items."""
+
+LANES: Final = 50
+"""Channels with few sessions that are written to between two looks at the clock."""
+
+STEP_BYTES: Final = 1024 * 1024
+"""Bytes written between two looks at the clock, over all sessions; at least one session is written to."""
 
 JOIN_MAX: Final = 64 * 1024
 """Bytes of items gathered for one write; more is not cheaper and holds back the first of them."""
@@ -30,11 +57,23 @@ JOIN_MAX: Final = 64 * 1024
 MAX_WAITING: Final = 10_000
 """Items that may wait behind yielded fan-outs. Beyond it the pipe is not read: the handler's queue has the policy."""
 
+WAITING_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of their contents, with the same policy; what was read already may exceed it by a frame of the pipe."""
+
 OPCODES: Final = {"text": TEXT, "binary": BINARY, "ping": PING, "pong": PONG}
 """Frame opcodes by message type (docs/grip.md §5.1)."""
 
-Work = list[tuple[tuple[Any, ...], Callable[[tuple[Any, ...]], None]]]
-"""Groups of sessions, served one after the other, each with what serves a part of it."""
+
+class _Group:
+    """Sessions, and what serves a part of them, at most ``step`` at a time, and returns how many it has served."""
+
+    __slots__ = ("act", "sessions", "start", "step")
+
+    def __init__(self, sessions: tuple[Any, ...], act: Callable[[tuple[Any, ...]], int], step: int) -> None:
+        self.sessions = sessions
+        self.act = act
+        self.step = step
+        self.start = 0
 
 
 def chunk(content: bytes) -> bytes:
@@ -74,29 +113,32 @@ def frame(message: MessageFormat, deflate: Parameters | None = None) -> bytes:
 class Fanout:
     """Delivers items of the table's channels.
 
-    ``later(callback)`` runs the callback in the next turn of the loop; ``clock()`` is the loop's time in seconds;
+    ``keeper`` has the table, the clock, the turns that bound the time of each part, and the work that sessions share;
     ``pause(bool)`` stops and resumes the intake; ``pacer`` limits the rate of deliveries if there is one, a delivery
     weighing one per ``block_size`` bytes.
     """
 
     def __init__(
         self,
-        table: ChannelTable,
-        later: Callable[[Callable[[], None]], object],
-        clock: Callable[[], float],
+        keeper: Keeper,
         pause: Callable[[bool], None],
         pacer: Pacer | None = None,
         block_size: int = 0,
     ) -> None:
-        self._table = table
+        self._table = table = keeper.table
         self._ledger = table.ledger
-        self._later = later
-        self._clock = clock
+        self._turns = keeper.turns
+        self._clock = keeper.clock
+        self._sharing = keeper.sharing
         self._pause = pause
         self._pacer = pacer
         self._block_size = block_size
         self._gathered: list[tuple[Channel, Lane]] = []
-        self._waiting = 0
+        self._groups: dict[Channel, deque[_Group]] = {}
+        """What is left to do, by channel, of fan-outs that take several turns."""
+        self._since = 0
+        """Careful sessions that items were delivered to since the last look at the clock."""
+        self._waiting = self._waiting_bytes = 0
         self._paused = False
         table.flush = self._flush_now
         self.delivered = 0
@@ -124,24 +166,40 @@ class Fanout:
         if self._pacer is not None:
             self._paced(self._pacer, channel, item)
         elif channel.queue is not None:
-            channel.queue.append(item)
-            self._waiting += 1
-            if self._waiting > MAX_WAITING and not self._paused:
-                self._paused = True
-                self._pause(True)
+            self._wait(channel.queue, item)
         elif channel.careful is None:
             self._plain(channel, item)
         else:
             self._deliver(channel, item)
+
+    def _wait(self, queue: deque[Item], item: Item) -> None:
+        queue.append(item)
+        self._waiting += 1
+        self._waiting_bytes += _size(item)
+        if (self._waiting > MAX_WAITING or self._waiting_bytes > WAITING_BYTES) and not self._paused:
+            self._paused = True
+            self._pause(True)
 
     def flush(self) -> None:
         """Write what the items of this turn left to be written; to be called at the end of each batch of items."""
         gathered = self._gathered
         if gathered:
             self._gathered = []
-            for channel, lane in gathered:
+            self._flush_some(gathered)
+
+    def _flush_some(self, gathered: list[tuple[Channel, Lane]]) -> bool:
+        """Write to one lane after the other; those for which this turn has no time follow in later ones.
+
+        An item for one of them that comes in between is gathered with what waits.
+        """
+        for start in range(0, len(gathered), LANES):
+            if start and self._turns.late():
+                self._turns.add(partial(self._flush_some, gathered[start:]))
+                break
+            for channel, lane in gathered[start : start + LANES]:
                 if lane.parts is not None:
                     self._flush(channel, lane)
+        return True
 
     def _paced(self, pacer: Pacer, channel: Channel, item: Item) -> None:
         """Queue the deliveries; with a limited rate every session is a careful one."""
@@ -155,52 +213,70 @@ class Fanout:
     def _weight(self, item: Item, mode: int) -> int:
         size = item.size
         if size is None:
-            if mode == RESPONSE:
-                content = item.response.body if item.response is not None else None
-            elif mode == STREAM:
-                content = item.stream.content if item.stream is not None else None
-            else:
-                content = item.message.content if item.message is not None else None
-            size = len(content or b"")
+            size = len(contents(item)[mode] or b"")
         return max(1, -(-size // self._block_size))
+
+    # --- careful sessions
 
     def _deliver(self, channel: Channel, item: Item) -> None:
         careful = channel.careful
-        if careful is not None:
-            if len(careful) > TURN:
-                self._flush_now(channel)
-                channel.queue = deque()
-                self._turn(channel, self._work(channel, item))
+        if careful is None:
+            self._plain(channel, item)
+            return
+        rest = channel.watched()
+        # What is filtered or patched has shared work.
+        shared = self._sharing.entries
+        late = self._turns.late
+        self._since += len(rest)
+        if self._since > CAREFUL_STEP or shared:
+            if late():
+                self._spread(channel, item, rest)
                 return
-            rest = channel.watched()
-            while rest:
-                try:
-                    for subscription in rest:
-                        if subscription.session.deliver(subscription, item):
-                            self.delivered += 1
-                    break
-                except Exception as error:  # noqa: BLE001 - of one session; those behind it get the item
-                    rest = rest[rest.index(subscription) + 1 :]
-                    self._table.failed(subscription.session, error)
+            self._since = 0
+        start, end = 0, len(rest)
+        while start < end:
+            try:
+                for subscription in rest[start : start + CAREFUL_STEP]:
+                    if subscription.session.deliver(subscription, item):
+                        self.delivered += 1
+                    if shared and late():
+                        start = rest.index(subscription, start) + 1
+                        break
+                else:
+                    start += CAREFUL_STEP
+            except Exception as error:  # noqa: BLE001 - of one session; those behind it get the item
+                start = rest.index(subscription, start) + 1
+                self._table.failed(subscription.session, error)
+            if start < end and late():
+                self._spread(channel, item, rest[start:])
+                return
         self._plain(channel, item)
 
-    def _work(self, channel: Channel, item: Item) -> Work:
-        """Return who gets the item and how, when there are too many for one turn."""
+    def _spread(self, channel: Channel, item: Item, rest: tuple[Subscription, ...]) -> None:
+        """Deliver an item in several turns: to the careful sessions of ``rest``, then to the plain ones.
+
+        Who is served is settled now: a session that joins, catches up or falls behind meanwhile would else miss the
+        item or get it twice.
+        """
+        self._flush_now(channel)
         deliver = partial(self._deliver_some, channel, item)
-        work: Work = [(tuple([subscription.session for subscription in channel.watched()]), deliver)]
+        sessions = tuple([subscription.session for subscription in rest])
+        groups = [_Group(sessions, deliver, CAREFUL_STEP)]
         for lane, published in ((channel.streams, item.stream), (channel.sockets, item.message)):
             if lane is None or published is None or not lane.members:
                 continue
             members = tuple(lane.members)
             if published.action != "send" or published.content_filters:
-                work.append((members, deliver))
+                groups.append(_Group(members, deliver, CAREFUL_STEP))
                 continue
             data = chunk(published.content) if isinstance(published, StreamFormat) else frame(published)
             if data:
                 self.delivered += len(members)
                 self._ledger.written(channel, members[0].mode, len(members), len(published.content or b""))
-                work.append((members, partial(self._write_some, lane, data)))
-        return work
+                groups.append(self._writes(lane, members, data))
+        self._begin(channel, groups, item)
+
+    # --- plain sessions
 
     def _plain(self, channel: Channel, item: Item) -> None:
         lane, stream = channel.streams, item.stream
@@ -243,16 +319,18 @@ class Fanout:
         """A close, hint or refresh, or content for filters, which plain sessions have none of: each session decides,
         after everything before it."""
         if lane.parts is not None:
-            self._flush(channel, lane, yielding=False)
-        self.delivered += self._each(channel, tuple(lane.members), item)
+            self._flush(channel, lane)
+        deliver = partial(self._deliver_some, channel, item)
+        self._begin(channel, [_Group(tuple(lane.members), deliver, CAREFUL_STEP)], item)
 
     def _flush_now(self, channel: Channel) -> None:
+        """Have what is gathered in the channel's lanes written before everything that comes now."""
         for lane in (channel.streams, channel.sockets):
             if lane is not None and lane.parts is not None:
-                self._flush(channel, lane, yielding=False)
+                self._flush(channel, lane)
 
-    def _flush(self, channel: Channel, lane: Lane, yielding: bool = True) -> None:
-        """Write what the lane has gathered; ``yielding``: to very many sessions it may take several turns."""
+    def _flush(self, channel: Channel, lane: Lane) -> None:
+        """Write what the lane has gathered: now, or in several turns if there are many members."""
         parts, lane.parts = lane.parts, None
         if not parts:
             return
@@ -261,9 +339,8 @@ class Fanout:
         # A write may make a session careful, which changes the dict.
         members = tuple(lane.members)
         self.delivered += len(members) * len(parts)
-        if len(members) > TURN and yielding and channel.queue is None:
-            channel.queue = deque()
-            self._turn(channel, [(members, partial(self._write_some, lane, data))])
+        if len(members) > FEW and (len(members) > STEP or len(members) * len(data) > STEP_BYTES):
+            self._write_many(channel, lane, members, data)
             return
         while members:
             try:
@@ -274,61 +351,106 @@ class Fanout:
                 members = members[members.index(session) + 1 :]
                 self._failed(session, error)
 
+    def _write_many(self, channel: Channel, lane: Lane, members: tuple[PlainSession, ...], data: bytes) -> None:
+        """Write to as many members as this turn has time for, and to the others in later turns."""
+        start, end = 0, len(members)
+        step = max(1, min(STEP, STEP_BYTES // len(data)))
+        # What goes before it may be under way.
+        late = self._turns.late() or channel.queue is not None
+        while start < end and not late:
+            try:
+                for session in members[start : start + step]:
+                    session.transport.write(data)
+                start += step
+            except Exception as error:  # noqa: BLE001 - of one session; those behind it get the data
+                start = members.index(session, start) + 1
+                self._failed(session, error)
+            late = self._turns.late()
+        if start < end:
+            self._begin(channel, [self._writes(lane, members[start:], data)])
+
     def _failed(self, session: Session, error: Exception) -> None:
         """A write that was counted as a delivery was none."""
         self.delivered -= 1
         self._table.failed(session, error)
 
-    def _each(self, channel: Channel, sessions: tuple[Session, ...], item: Item) -> int:
-        count = 0
-        while sessions:
-            try:
-                for session in sessions:
-                    for subscription in session.subscriptions:
-                        if subscription.channel is channel:
-                            if session.deliver(subscription, item):
-                                count += 1
-                            break
-                break
-            except Exception as error:  # noqa: BLE001 - of one session; those behind it get the item
-                sessions = sessions[sessions.index(session) + 1 :]
-                self._table.failed(session, error)
-        return count
+    # --- fan-outs of several turns
 
-    def _write_some(self, lane: Lane, data: bytes, sessions: tuple[PlainSession, ...]) -> None:
+    def _writes(self, lane: Lane, members: tuple[PlainSession, ...], data: bytes) -> _Group:
+        step = max(1, min(STEP, STEP_BYTES // len(data)))
+        return _Group(members, partial(self._write_some, lane, data), step)
+
+    def _begin(self, channel: Channel, groups: list[_Group], item: Item | None = None) -> None:
+        """Serve groups of sessions, behind those of the channel that are not served yet: as many as this turn has time
+        for, the others in later turns. Meanwhile later items of the channel wait in its queue."""
+        if item is not None:
+            self._sharing.hold(item)
+            groups.append(_Group((item,), self._release, 1))
+        left = self._groups.get(channel)
+        if left is not None:
+            left += groups
+            return
+        self._groups[channel] = deque(groups)
+        channel.queue = deque()
+        if self._turns.late() or not self._serve(channel):
+            self._turns.add(partial(self._serve, channel))
+
+    def _release(self, items: tuple[Item, ...]) -> int:
+        """All have been served with the items."""
+        for item in items:
+            self._sharing.release(item)
+        return len(items)
+
+    def _serve(self, channel: Channel) -> bool:
+        """Serve sessions until the turn is over. Returns whether all were served."""
+        groups = self._groups[channel]
+        late = self._turns.late
+        while groups:
+            group = groups[0]
+            group.start += group.act(group.sessions[group.start : group.start + group.step])
+            if group.start >= len(group.sessions):
+                groups.popleft()
+            if groups and late():
+                return False
+        del self._groups[channel]
+        self._next(channel)
+        return True
+
+    def _deliver_some(self, channel: Channel, item: Item, sessions: tuple[Session, ...]) -> int:
+        """Deliver the item until the turn is over, which is looked at while work on items is shared."""
+        shared, late = self._sharing.entries, self._turns.late
+        served = 0
+        for session in sessions:
+            served += 1
+            try:
+                for subscription in session.subscriptions:
+                    if subscription.channel is channel:
+                        if session.deliver(subscription, item):
+                            self.delivered += 1
+                        break
+            except Exception as error:  # noqa: BLE001 - of one session; those behind it get the item
+                self._table.failed(session, error)
+            if shared and late():
+                break
+        return served
+
+    def _write_some(self, lane: Lane, data: bytes, sessions: tuple[PlainSession, ...]) -> int:
         lane.touched = self._clock()
         members = lane.members
-        while sessions:
+        rest = sessions
+        while rest:
             try:
-                for session in sessions:
+                for session in rest:
                     if session in members:
                         session.transport.write(data)
                     else:
                         # Since the fan-out began it has ended, or become slow and with that careful.
                         session.write_gathered(data)
-                return
+                break
             except Exception as error:  # noqa: BLE001 - of one session; those behind it get the data
-                sessions = sessions[sessions.index(session) + 1 :]
+                rest = rest[rest.index(session) + 1 :]
                 self._failed(session, error)
-
-    def _deliver_some(self, channel: Channel, item: Item, sessions: tuple[Session, ...]) -> None:
-        self.delivered += self._each(channel, sessions, item)
-
-    def _turn(self, channel: Channel, work: Work, start: int = 0) -> None:
-        """Serve one turn's worth of sessions; later items of the channel wait in its queue.
-
-        Who is served is settled when a fan-out begins: a session that joins, catches up or falls behind meanwhile
-        would else miss the item or get it twice.
-        """
-        sessions, act = work[0]
-        end = start + TURN
-        act(sessions[start:end])
-        if end < len(sessions):
-            self._later(partial(self._turn, channel, work, end))
-        elif len(work) > 1:
-            self._later(partial(self._turn, channel, work[1:]))
-        else:
-            self._next(channel)
+        return len(sessions)
 
     def _next(self, channel: Channel) -> None:
         """A fan-out of several turns is over: the items that waited behind it follow, joined like those of one turn."""
@@ -336,14 +458,20 @@ class Fanout:
         while queue:
             item = queue.popleft()
             self._waiting -= 1
+            self._waiting_bytes -= _size(item)
             self._deliver(channel, item)
             if channel.queue is not None:
                 # Another fan-out of several turns has begun.
                 channel.queue.extend(queue)
-                return
-        if self._paused and self._waiting < MAX_WAITING // 2:
+                break
+        if self._paused and self._waiting < MAX_WAITING // 2 and self._waiting_bytes < WAITING_BYTES // 2:
             self._paused = False
             self._pause(False)
-        for lane in (channel.streams, channel.sockets):
-            if lane is not None and lane.parts is not None:
-                self._flush(channel, lane)
+        if channel.queue is None:
+            self._flush_now(channel)
+
+
+def _size(item: Item) -> int:
+    """Return the bytes of an item's contents; a patch counts as the largest there may be."""
+    size = sum([len(content or b"") for content in contents(item)])
+    return size + PATCH_MAX if item.response is not None and item.response.patch is not None else size

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 from gripproxy.grip.filters import (
+    DELIVERY,
     DROP,
     Ask,
     AskAnswer,
     Context,
     FilterError,
+    FilterLimit,
     Send,
+    Verdict,
     content_filters_match,
+    lets_through,
     mismatch_text,
     run_filters,
 )
 from gripproxy.grip.item import Item
-from gripproxy.sessions.channels import Subscription
+from gripproxy.grip.patch import PATCH_MAX
+from gripproxy.grip.stats import contents
+from gripproxy.sessions.channels import Session, Subscription
 from gripproxy.sessions.keeper import Keeper
 
-__all__ = ["FilterQueue", "FilteredSession"]
+__all__ = ["FilterQueue", "FilteredSession", "close", "concerns", "refresh"]
 
 
 class FilteredTerms(Protocol):
@@ -31,7 +38,7 @@ class FilteredTerms(Protocol):
     def untrusted(self) -> bool: ...
 
 
-class FilteredSession(Protocol):
+class FilteredSession(Session, Protocol):
     """What the queue needs of its session."""
 
     @property
@@ -44,121 +51,271 @@ class FilteredSession(Protocol):
     def route(self) -> object: ...
     @property
     def terms(self) -> FilteredTerms: ...
-    @property
-    def subscriptions(self) -> tuple[Subscription, ...]: ...
-    @property
-    def over(self) -> bool: ...
     def content_of(self, item: Item) -> bytes: ...
     def content_filters_of(self, item: Item) -> tuple[str, ...] | None: ...
     def filtered(self, item: Item, content: bytes) -> None: ...
     def filter_failed(self, text: str) -> None: ...
 
+    def refused(self, subscription: Subscription, item: Item, last: bytes | None, text: str) -> None:
+        """The item exceeds a bound, and is not delivered to this session.
+
+        ``last`` is the id that the session had of the channel before the item, None if ids do not matter: with one, the
+        item is missing from there on.
+        """
+
+
+def concerns(session: FilteredSession, subscription: Subscription, item: Item) -> bool:
+    """Return whether an item's action is for the session: its delivery filters decide, as about content.
+
+    An action that is dropped is counted, and still advances the last id if it follows it (docs/grip.md §7).
+    """
+    names = subscription.filters
+    if not names or DELIVERY.isdisjoint(names):
+        return True
+    shared = session.keeper.sharing.of(item)
+    if lets_through(names, session.meta, item.meta, {s.name for s in session.subscriptions}, shared):
+        return True
+    session.keeper.table.ledger.dropped("filter")
+    last = subscription.prev_id
+    if last is not None and item.id is not None and item.prev_id == last:
+        subscription.prev_id = item.id
+    return False
+
+
+def close(filters: FilterQueue | None, act: Callable[[], None]) -> None:
+    """End a session with ``act``, behind the items that wait in its filters."""
+    if filters is None:
+        act()
+    else:
+        filters.close(act)
+
+
+def refresh(filters: FilterQueue | None, act: Callable[[], None]) -> None:
+    """Have a session's backend asked with ``act``, behind the items that wait in its filters."""
+    if filters is None:
+        act()
+    else:
+        filters.refresh(act)
+
+
+class _Question:
+    """One request of a filter, for all sessions that have the same request about an item."""
+
+    __slots__ = ("_answer", "_keeper", "_over", "_waiting", "route")
+
+    def __init__(self, keeper: Keeper, route: object) -> None:
+        self._keeper = keeper
+        self.route = route
+        self._waiting: deque[tuple[FilterQueue, Callable[[AskAnswer | None], None]]] = deque()
+        self._over = False
+        self._answer: AskAnswer | None = None
+
+    def join(self, queue: FilterQueue, answered: Callable[[AskAnswer | None], None]) -> None:
+        """Have ``answered`` called in a later turn of the loop."""
+        self._waiting.append((queue, answered))
+        if self._over and len(self._waiting) == 1:
+            self._keeper.turns.add(self._tell)
+
+    def done(self, answer: AskAnswer | None) -> None:
+        """The request was answered, or failed (None)."""
+        self._over = True
+        self._answer = answer
+        if self._waiting and not self._tell():
+            self._keeper.turns.add(self._tell)
+
+    def _tell(self) -> bool:
+        waiting, turns = self._waiting, self._keeper.turns
+        while waiting:
+            queue, answered = waiting[0]
+            queue.attempt(partial(answered, self._answer))
+            waiting.popleft()
+            if turns.late():
+                break
+        return not waiting
+
 
 class FilterQueue:
     """Runs the filters of a session's subscriptions and keeps the order while one waits for an HTTP answer.
 
-    At most ``keeper.queue_max`` items wait; further ones are dropped and counted (docs/grip.md §4.1, §10).
+    At most ``keeper.queue_max`` items wait, and no more once they have ``keeper.buffer_max`` bytes; further ones are dropped and counted
+    (docs/grip.md §4.1, §10). A close has a place beyond that, and with it the queue is closed.
     """
 
-    __slots__ = ("_asking", "_session", "_waiting", "dropped", "due")
+    __slots__ = ("_busy", "_closed", "_due", "_session", "_size", "_waiting", "dropped")
 
     def __init__(self, session: FilteredSession) -> None:
         self._session = session
-        self._waiting: deque[tuple[Subscription, Item] | Callable[[], None]] = deque()
-        self._asking = False
+        self._waiting: deque[tuple[Subscription, Item, bytes | None] | Callable[[], None]] = deque()
+        self._size = 0
+        self._busy = False
+        self._closed = False
         self.dropped = 0
-        self.due = False
+        self._due = False
         """The backend is to be asked again when no filter works any more."""
 
-    def put(self, subscription: Subscription, item: Item) -> bool:
-        """Take an item. Returns False if the queue is full and the item was dropped."""
-        if self._asking:
-            if len(self._waiting) >= self._session.keeper.queue_max:
+    def put(self, subscription: Subscription, item: Item, last: bytes | None) -> bool:
+        """Take an item. Returns False if the queue is full and the item was dropped.
+
+        ``last`` is the id that the session had of the channel before the item, None if ids do not matter.
+        """
+        if self._closed:
+            return False
+        if self._busy:
+            if self.full:
                 self.dropped += 1
                 self._session.keeper.table.ledger.dropped("filter-queue")
                 return False
-            self._waiting.append((subscription, item))
+            self._waiting.append((subscription, item, last))
+            self._size += self._size_of(item)
             return True
-        self._run(subscription, item)
+        self._run(subscription, item, last)
         return True
+
+    def _size_of(self, item: Item) -> int:
+        if item.response is not None and item.response.patch is not None:
+            return PATCH_MAX
+        return len(contents(item)[self._session.mode] or b"")
 
     @property
     def full(self) -> bool:
         """Whether the next item would be dropped."""
-        return self._asking and len(self._waiting) >= self._session.keeper.queue_max
+        keeper = self._session.keeper
+        return self._busy and (len(self._waiting) >= keeper.queue_max or self._size > keeper.buffer_max)
 
     @property
     def busy(self) -> bool:
         """Whether an item is on its way through them."""
-        return self._asking
+        return self._busy
 
     def after(self, act: Callable[[], None]) -> None:
         """Do something behind all items that wait, however many; at once if none does. One at a time."""
-        if self._asking:
+        if self._busy:
             self._waiting.append(act)
         else:
             act()
 
-    def then(self, act: Callable[[], None]) -> None:
-        """Do something behind the items that wait; at once if none does, or if no more may wait."""
-        if self._asking and len(self._waiting) < self._session.keeper.queue_max:
-            self._waiting.append(act)
-        else:
-            act()
+    def close(self, act: Callable[[], None]) -> None:
+        """End the session behind all items that wait; at once if none does. Whatever comes later is not taken."""
+        if not self._closed:
+            self._closed = True
+            self.after(act)
 
-    def _run(self, subscription: Subscription, item: Item) -> None:
+    def refresh(self, act: Callable[[], None]) -> None:
+        """Have the backend asked behind all items that wait; at once if none does. Once is enough."""
+        if not self._due:
+            self._due = True
+            self.after(partial(self._refresh, act))
+
+    def _refresh(self, act: Callable[[], None]) -> None:
+        self._due = False
+        act()
+
+    def _run(self, subscription: Subscription, item: Item, last: bytes | None) -> None:
         session = self._session
         names = subscription.filters
         wanted = session.content_filters_of(item)
         if wanted is not None and not content_filters_match(names, wanted):
             session.filter_failed(mismatch_text(names, wanted))
             return
-        content = session.content_of(item)
-        if not names:
-            session.filtered(item, content)
-            return
-        context = Context(
-            meta=session.meta,
-            item_meta=item.meta,
-            channel=subscription.name,
-            prev_ids={s.name: s.prev_id for s in session.subscriptions if s.prev_id is not None},
-            subscriptions={s.name for s in session.subscriptions},
-            uri=session.uri,
-        )
         try:
-            verdict = run_filters(names, context, content)
-        except FilterError as error:
-            session.filter_failed(f"filter error: {error}")
-            return
-        self._settle(item, verdict)
-
-    def _settle(self, item: Item, verdict: object) -> None:
-        if isinstance(verdict, Send):
-            self._session.filtered(item, verdict.content)
-        elif isinstance(verdict, Ask):
-            self._asking = True
-            session = self._session
-            session.keeper.ask(
-                verdict, session.uri, session.route, session.terms.untrusted, self._answer(item, verdict)
+            content = session.content_of(item)
+            if not names:
+                session.filtered(item, content)
+                return
+            context = Context(
+                meta=session.meta,
+                item_meta=item.meta,
+                channel=subscription.name,
+                prev_ids={s.name: s.prev_id for s in session.subscriptions if s.prev_id is not None},
+                subscriptions={s.name for s in session.subscriptions},
+                uri=session.uri,
             )
+            verdict = run_filters(names, context, content, session.keeper.sharing.of(item))
+        except FilterError as error:
+            self._failed(subscription, item, last, error)
+            return
+        self._settle(subscription, item, last, verdict)
+
+    def _failed(self, subscription: Subscription, item: Item, last: bytes | None, error: FilterError) -> None:
+        session = self._session
+        text = f"filter error: {error}"
+        if not isinstance(error, FilterLimit):
+            session.filter_failed(text)
+            return
+        session.keeper.refusals.add(subscription.channel.name, error.name, str(error))
+        if last is not None:
+            # What waits behind it follows it: that comes from the backend, with it.
+            kept = [w for w in self._waiting if not isinstance(w, tuple) or w[0] is not subscription]
+            self._waiting = deque(kept)
+            self._size = sum([self._size_of(w[1]) for w in kept if isinstance(w, tuple)])
+        session.refused(subscription, item, last, text)
+
+    def _settle(self, subscription: Subscription, item: Item, last: bytes | None, verdict: Verdict) -> None:
+        session = self._session
+        if isinstance(verdict, Send):
+            session.filtered(item, verdict.content)
+        elif isinstance(verdict, Ask):
+            self._busy = True
+            self._ask(item, verdict, partial(self._answered, subscription, item, last, verdict))
         else:
             assert verdict is DROP
-            self._session.keeper.table.ledger.dropped("filter")
+            session.keeper.table.ledger.dropped("filter")
 
-    def _answer(self, item: Item, ask: Ask) -> Callable[[AskAnswer | None], None]:
-        def answered(answer: AskAnswer | None) -> None:
-            self._asking = False
-            if self._session.over:
-                return
-            try:
-                self._settle(item, ask.resume(answer))
-            except FilterError as error:
-                self._session.filter_failed(f"filter error: {error}")
-            while self._waiting and not self._asking and not self._session.over:
-                waiting = self._waiting.popleft()
-                if isinstance(waiting, tuple):
-                    self._run(*waiting)
-                else:
-                    waiting()
+    def _ask(self, item: Item, ask: Ask, answered: Callable[[AskAnswer | None], None]) -> None:
+        """Have the backend asked, once for all sessions whose request would be the same."""
+        session = self._session
+        keeper, route = session.keeper, session.route
+        shared = keeper.sharing.of(item)
+        # The session's own scheme, host and port decide how the URL is reached, and its trust whether.
+        origin = tuple(session.uri.split(b"/", 3)[:3])
+        key = ("ask", ask.url, tuple(ask.headers), ask.body, id(route), origin, session.terms.untrusted)
+        question: _Question | None = shared.get(key)
+        if question is None:
+            size = sum([len(name) + len(value) for name, value in ask.headers]) + len(ask.body)
+            question = shared.keep(key, _Question(keeper, route), size)
+            question.join(self, answered)
+            keeper.ask(ask, session.uri, route, session.terms.untrusted, question.done)
+        else:
+            question.join(self, answered)
 
-        return answered
+    def _answered(
+        self, subscription: Subscription, item: Item, last: bytes | None, ask: Ask, answer: AskAnswer | None
+    ) -> None:
+        self._busy = False
+        if self._session.over:
+            return
+        try:
+            verdict = ask.resume(answer)
+        except FilterError as error:
+            self._failed(subscription, item, last, error)
+        else:
+            self._settle(subscription, item, last, verdict)
+        self._go_on()
+
+    def _go_on(self) -> bool:
+        """Run what waits, until a filter waits again or the turn is over."""
+        session = self._session
+        turns = session.keeper.turns
+        while self._waiting and not self._busy and not session.over:
+            waiting = self._waiting.popleft()
+            if isinstance(waiting, tuple):
+                self._size -= self._size_of(waiting[1])
+                self._run(*waiting)
+            else:
+                waiting()
+            if self._waiting and not self._busy and turns.late():
+                self._busy = True
+                turns.add(self._resume)
+        return True
+
+    def _resume(self) -> bool:
+        self._busy = False
+        self.attempt(self._go_on)
+        return True
+
+    def attempt(self, act: Callable[[], object]) -> None:
+        """Do something for the session; what goes wrong there is the session's, and ends it."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 - of one session; those behind it have their turn
+            self._session.keeper.table.failed(self._session, error)

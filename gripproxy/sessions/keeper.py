@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from gripproxy.grip.filters import Ask, AskAnswer
 from gripproxy.grip.links import LinkError, resolve
 from gripproxy.sessions.answer import Reader, Reading
 from gripproxy.sessions.channels import ChannelTable
+from gripproxy.sessions.refusals import Refusals
+from gripproxy.sessions.sharing import Sharing
+from gripproxy.sessions.turns import Turns
 from gripproxy.sessions.updates import SPREAD, Updatable, Updates
 from gripproxy.sessions.wheel import Wheel
 
@@ -33,7 +37,9 @@ class Keeper:
     """The shared surroundings of all sessions of one worker.
 
     ``clock`` is in seconds; ``ask(ask, uri, route, untrusted, answer)`` performs the HTTP request of a filter and calls
-    ``answer`` with the result; ``buffer_max`` is how many bytes may wait for one slow stream.
+    ``answer`` with the result; ``buffer_max`` is how many bytes may wait for one slow stream. ``later(seconds,
+    callback)`` calls back after that time (0: in the loop's next turn); ``output_max`` is how many bytes filters or a
+    patch may make of one item; ``refused(channel, reason, sessions)`` reports items that exceeded a bound.
     """
 
     __slots__ = (
@@ -52,7 +58,10 @@ class Keeper:
         "random",
         "recover_interval",
         "recovered",
+        "refusals",
+        "sharing",
         "table",
+        "turns",
         "updates",
         "wheel",
     )
@@ -67,8 +76,19 @@ class Keeper:
         buffer_max: int,
         paced: bool,
         confirm_timeout: float = 8.0,
+        *,
+        later: Callable[[float, Callable[[], None]], object],
+        output_max: int,
+        refused: Callable[[bytes, str, int], object],
     ) -> None:
+        soon = partial(later, 0.0)
         self.table = table
+        self.turns = Turns(soon, clock)
+        """Bounds the time of work for many sessions."""
+        self.sharing = Sharing(soon, output_max)
+        """What sessions share of the work on items."""
+        self.refusals = Refusals(table.ledger, later, refused)
+        """Counts items that exceed a bound."""
         self.wheel = wheel
         self.updates = updates
         self.clock = clock

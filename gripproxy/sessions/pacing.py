@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from math import ceil
 from typing import Final
 
 from gripproxy.grip.item import Item
 from gripproxy.sessions.channels import Session, Subscription
+from gripproxy.sessions.turns import TURN_TIME
 
 __all__ = ["INTERVAL", "Pacer"]
 
@@ -21,7 +23,8 @@ class Pacer:
 
     ``rate`` is deliveries per second, at least 1, ``hwm`` the most that may wait per queue (0: no limit, which is
     the operator's choice); ``arm(seconds, callback)`` is the loop's call_later; ``overflow(count)`` is told of
-    deliveries that were dropped. A delivery weighs its block count, or 1.
+    deliveries that were dropped; ``clock()`` is the loop's time in seconds: a batch that takes long goes on in the next
+    turn of the loop. A delivery weighs its block count, or 1.
     """
 
     def __init__(
@@ -30,7 +33,9 @@ class Pacer:
         hwm: int,
         arm: Callable[[float, Callable[[], None]], object],
         overflow: Callable[[int], None],
+        clock: Callable[[], float],
     ) -> None:
+        self._clock = clock
         self._batch = max(1, ceil(rate * INTERVAL))
         self._hwm = hwm
         self._arm = arm
@@ -60,7 +65,11 @@ class Pacer:
         return True
 
     def _run(self) -> None:
-        left = self._batch
+        self._serve(self._batch)
+
+    def _serve(self, left: int) -> None:
+        """Deliver a batch, or what is ``left`` of it, until the turn is over."""
+        until = self._clock() + TURN_TIME
         while left > 0 and self._queues:
             # The queue that was served goes to the end, so that its turn is not the first of the next batch too.
             key = next(iter(self._queues))
@@ -78,6 +87,9 @@ class Pacer:
                     self.delivered += 1
             except Exception as error:  # noqa: BLE001 - of one session; the others have their turn
                 self.failed(session, error)
+            if left > 0 and self._queues and self._clock() >= until:
+                self._arm(0, partial(self._serve, left))
+                return
         # Even with nothing left the pause is kept, else single items would pass faster than the rate.
         if self._queues:
             self._arm(INTERVAL, self._run)

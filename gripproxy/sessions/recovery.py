@@ -189,6 +189,22 @@ class Recovery:
         self._hear(subscription)
         return owner.accept(subscription, item)
 
+    def refused(self, subscription: Subscription, item: Item, last: bytes) -> None:
+        """An item that was accepted exceeds a bound: the client lacks it, and all that followed ``last``.
+
+        The backend is asked for it once: if it names another id then, it is believed.
+        """
+        name = subscription.channel.name
+        subscription.prev_id = last
+        self._miss(name)
+        if item.id is not None:
+            if self._because is None:
+                self._because = {}
+            self._because[name] = item.id
+            self._judges = False
+        if not self.asking:
+            self.want()
+
     def _miss(self, channel: bytes) -> None:
         if self._missed is None:
             self._missed = set()

@@ -109,6 +109,12 @@ class ReliableStream(StreamHold):
         """An item whose turn it is. Returns whether it was written or queued."""
         return super().deliver(subscription, item)
 
+    def refused(self, subscription: Subscription, item: Item, last: bytes | None, text: str) -> None:
+        """The item exceeds a bound: for a channel with ids that is a gap."""
+        super().refused(subscription, item, last, text)
+        if last is not None and not self.over:
+            self._recovery.refused(subscription, item, last)
+
     def on_blocked(self) -> None:
         """The client does not read: what it is getting from the backend waits, too."""
         super().on_blocked()

@@ -132,8 +132,7 @@ class ReliableSocket:
     def deliver(self, subscription: Subscription, item: Item) -> bool:
         """An item has come. Returns whether it was written, queued or acted upon."""
         if item.message is not None and item.message.action == "refresh":
-            self.session.refresh()
-            return True
+            return self.session.accept(subscription, item, None)
         return self.recovery.deliver(subscription, item)
 
     def accept(self, subscription: Subscription, item: Item) -> bool:
@@ -147,7 +146,12 @@ class ReliableSocket:
                 if len(ids) <= PASSED_MAX:
                     # An item of another kind may have come between.
                     ids += (last, item.id)
-        return self.session.accept(subscription, item)
+        return self.session.accept(subscription, item, last)
+
+    def refused(self, subscription: Subscription, item: Item, last: bytes) -> None:
+        """An item exceeds a bound: a gap."""
+        self._due = True
+        self.recovery.refused(subscription, item, last)
 
     # --- what the backend says
 

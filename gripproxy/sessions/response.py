@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
+from gripproxy.grip.filters import FilterLimit
 from gripproxy.grip.item import Item
-from gripproxy.grip.patch import apply_patch
+from gripproxy.grip.patch import Patch, PatchLimit
 from gripproxy.grip.response import Response
 from gripproxy.pipe import RESPONSE
 from gripproxy.sessions.channels import Subscription
-from gripproxy.sessions.filtering import FilterQueue
+from gripproxy.sessions.filtering import FilterQueue, concerns, refresh
 from gripproxy.sessions.hold import Hold
 from gripproxy.sessions.keeper import Keeper
 from gripproxy.sessions.outlet import Outlet
 
-__all__ = ["ResponseHold", "ResponseTerms", "merge"]
+__all__ = ["REFUSED_MAX", "ResponseHold", "ResponseTerms", "merge"]
+
+REFUSED_MAX: Final = 20
+"""Refused items that a long-poll remembers until its request is repeated, of at most 1,024 bytes each; the newest
+count, since the backend is asked about what is newest."""
 
 _FRAMING = frozenset((b"content-length", b"transfer-encoding", b"connection", b"keep-alive"))
 
@@ -92,7 +98,7 @@ class ResponseHold(Hold[ResponseTerms]):
     process ends). Commands go to ``outlet``: ``respond``, ``retry`` or ``fail``, after which the hold is over.
     """
 
-    __slots__ = ("_because", "_filters")
+    __slots__ = ("_because", "_filters", "_refused")
 
     mode = RESPONSE
 
@@ -108,6 +114,8 @@ class ResponseHold(Hold[ResponseTerms]):
         self._filters: FilterQueue | None = None
         self._because = because
         """Items the backend was asked again for before it gave this answer: (channel name, id)."""
+        self._refused: tuple[tuple[bytes, bytes], ...] = ()
+        """Items that the backend is asked for because they exceed a bound, once each: (channel name, id)."""
 
     @property
     def uri(self) -> bytes:
@@ -141,6 +149,8 @@ class ResponseHold(Hold[ResponseTerms]):
                 subscription.prev_id = item.id
             return False
         if published.action == "hint":
+            if not concerns(self, subscription, item):
+                return False
             self.keeper.updates.at_once(self)
             return True
         if published.action != "send":
@@ -157,19 +167,34 @@ class ResponseHold(Hold[ResponseTerms]):
                 return False
             subscription.prev_id = item.id
         if self._filters is None:
-            if not subscription.filters and published.content_filters is None:
-                self.filtered(item, self.content_of(item))
+            if not subscription.filters and published.content_filters is None and published.patch is None:
+                self.filtered(item, published.body or b"")
                 return True
             self._filters = FilterQueue(self)
-        return self._filters.put(subscription, item)
+        return self._filters.put(subscription, item, last)
 
     def content_of(self, item: Item) -> bytes:
-        """Body of the item, after a body-patch (docs/grip.md §5.3: one that fails gives an empty body)."""
+        """Body of the item, after a body-patch (docs/grip.md §5.3: one that fails gives an empty body).
+
+        Equal held bodies share the result. Raises FilterLimit for a patch that exceeds a bound.
+        """
         published = item.response
         assert published is not None
-        if published.patch is not None:
-            return apply_patch(self.terms.response.body, published.patch) or b""
-        return published.body or b""
+        if published.patch is None:
+            return published.body or b""
+        held = self.terms.response.body
+        shared = self.keeper.sharing.of(item)
+        found: bytes | PatchLimit | None = shared.get(("patched", held))
+        if found is None:
+            try:
+                patch = shared.once("patch", lambda: Patch(published.patch or []), lambda patch: patch.size)
+                found = patch.apply(held, shared.output_max) or b""
+            except PatchLimit as error:
+                found = error
+            shared.keep(("patched", held), found, len(held) + (len(found) if isinstance(found, bytes) else 0))
+        if isinstance(found, PatchLimit):
+            raise FilterLimit("body-patch", str(found))
+        return found
 
     def content_filters_of(self, item: Item) -> tuple[str, ...] | None:
         """What the publisher prepared the content for."""
@@ -189,6 +214,18 @@ class ResponseHold(Hold[ResponseTerms]):
             self._leave_channels()
             self.outlet.fail(text)
 
+    def refused(self, subscription: Subscription, item: Item, last: bytes | None, text: str) -> None:
+        """The item exceeds a bound: the request is repeated when it is this client's turn, once for an item."""
+        self.filter_failed(text)
+        if self.over:
+            return
+        if last is not None:
+            subscription.prev_id = last
+            self.keeper.table.ledger.gap(self.rate_key, self.mode)
+        if item.id is not None:
+            self._refused = (*self._refused[-REFUSED_MAX + 1 :], (subscription.name, item.id))
+        self.keeper.updates.add(self)
+
     def on_timer(self, now: float) -> None:
         """The time is over: the held response goes out, or an error if the channels were never confirmed."""
         if self.over:
@@ -204,18 +241,12 @@ class ResponseHold(Hold[ResponseTerms]):
         """Ask the backend again with the client's own request (docs/grip.md §6.5)."""
         if self.over:
             return
-        if self._filters is None:
-            self._ask_again(())
-        elif not self._filters.due:
-            # What they let pass is the answer: the ids named to the backend are of items that went in.
-            self._filters.due = True
-            self._filters.after(self._update_now)
+        # What the filters let pass is the answer: the ids named to the backend are of items that went in.
+        refresh(self._filters, self._update_now)
 
     def _update_now(self) -> None:
-        if self._filters is not None:
-            self._filters.due = False
         if not self.over:
-            self._ask_again(())
+            self._ask_again(self._refused)
 
     def _ask_again(self, because: tuple[tuple[bytes, bytes], ...]) -> None:
         last_ids = tuple((s.name, s.prev_id) for s in self.subscriptions if s.prev_id is not None)

@@ -13,7 +13,7 @@ from gripproxy.grip.response import Response
 from gripproxy.pipe import STREAM
 from gripproxy.sessions.channels import Subscription, sharers
 from gripproxy.sessions.fanout import chunk
-from gripproxy.sessions.filtering import FilterQueue
+from gripproxy.sessions.filtering import FilterQueue, close, concerns
 from gripproxy.sessions.hold import Hold
 from gripproxy.sessions.keeper import Keeper
 from gripproxy.sessions.outlet import Outlet
@@ -180,15 +180,15 @@ class StreamHold(Hold[StreamTerms]):
             self._slow.early.append((subscription, item))
             return True
         if published.action == "close":
-            if self._filters is not None:
-                self._filters.then(self._end)
-            else:
-                self._end()
+            if not concerns(self, subscription, item):
+                return False
+            close(self._filters, self._end)
             return True
         if published.action != "send":
             return False
-        if subscription.prev_id is not None:
-            if item.id is not None and item.id == subscription.prev_id:
+        last = subscription.prev_id
+        if last is not None:
+            if item.id is not None and item.id == last:
                 return False
             subscription.prev_id = item.id
         if self._filters is None:
@@ -196,7 +196,7 @@ class StreamHold(Hold[StreamTerms]):
                 self.filtered(item, published.content)
                 return True
             self._filters = FilterQueue(self)
-        return self._filters.put(subscription, item)
+        return self._filters.put(subscription, item, last)
 
     def content_of(self, item: Item) -> bytes:
         """Content of the item for streams."""
@@ -219,6 +219,10 @@ class StreamHold(Hold[StreamTerms]):
             text_bytes = b"\n\n" + text.encode() + b"\n"
             self._write(chunk(text_bytes) if self.chunked else text_bytes)
             self._end()
+
+    def refused(self, subscription: Subscription, item: Item, last: bytes | None, text: str) -> None:
+        """The item exceeds a bound: it is left out."""
+        self.filter_failed(text)
 
     def _write(self, data: bytes) -> None:
         slow = self._slow

@@ -30,7 +30,7 @@ from gripproxy.pipe import SOCKET
 from gripproxy.sessions.channels import Subscription, sharers
 from gripproxy.sessions.extras import FRAME_OVERHEAD, NO_META, Extras
 from gripproxy.sessions.fanout import OPCODES, frame
-from gripproxy.sessions.filtering import FilterQueue
+from gripproxy.sessions.filtering import FilterQueue, close, concerns, refresh
 from gripproxy.sessions.keeper import Keeper
 from gripproxy.sessions.reliable_socket import ReliableSocket
 from gripproxy.sessions.sides import BackendLeg, SocketOutlet, SocketTerms
@@ -130,10 +130,8 @@ class WebSocketSession:
             self._subscribe(name, name, None, ())
 
     def _more(self) -> Extras:
-        extras = self.extras
-        if extras is None:
-            extras = self.extras = Extras()
-        return extras
+        self.extras = self.extras or Extras()
+        return self.extras
 
     # --- from the client
 
@@ -311,32 +309,29 @@ class WebSocketSession:
         extras = self.extras
         if extras is not None and extras.reliable is not None:
             return extras.reliable.deliver(subscription, item)
-        return self.accept(subscription, item)
+        return self.accept(subscription, item, None)
 
-    def accept(self, subscription: Subscription, item: Item) -> bool:
-        """An item whose turn it is. Returns whether it was written, queued or acted upon."""
+    def accept(self, subscription: Subscription, item: Item, last: bytes | None) -> bool:
+        """Take an item whose turn it is; ``last`` is the id that the client had of the channel before it, None if ids
+        do not matter. Returns whether it was written, queued or acted upon."""
         message = item.message
         if message is None or self.over or self._sent_close:
             return False
-        if message.action == "refresh":
-            self.refresh()
-            return True
-        extras = self.extras
-        filters = extras.filters if extras is not None else None
-        if message.action == "close":
-            if filters is None:
-                self._published_close(message.code, message.reason)
-            else:
-                filters.then(partial(self._published_close, message.code, message.reason))
-            return True
+        filters = self.extras.filters if self.extras is not None else None
         if message.action != "send":
-            return False
+            if message.action == "hint" or not concerns(self, subscription, item):
+                return False
+            if message.action == "refresh":
+                refresh(filters, self.refresh)
+            else:
+                close(filters, partial(self._published_close, message.code, message.reason))
+            return True
         if filters is None:
             if not subscription.filters and message.content_filters is None:
                 self.filtered(item, message.content or b"")
                 return True
             filters = self._more().filters = FilterQueue(self)
-        return filters.put(subscription, item)
+        return filters.put(subscription, item, last)
 
     def content_of(self, item: Item) -> bytes:
         """Content of the item for WebSockets."""
@@ -363,6 +358,12 @@ class WebSocketSession:
             self._published_close(1011, text.encode()[:123])
         else:
             self.outlet.note(text)
+
+    def refused(self, subscription: Subscription, item: Item, last: bytes | None, text: str) -> None:
+        """The item exceeds a bound: it is left out, which for a channel with ids is a gap."""
+        self.filter_failed(text)
+        if last is not None and self.reliable is not None and not self._sent_close:
+            self.reliable.refused(subscription, item, last)
 
     def write_gathered(self, data: bytes) -> None:
         """Take framed items that were gathered while this session was plain."""

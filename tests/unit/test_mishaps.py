@@ -13,7 +13,7 @@ from gripproxy.grip.frames import TEXT, serialise
 from gripproxy.grip.item import Item, MessageFormat, ResponseFormat, StreamFormat
 from gripproxy.log import log
 from gripproxy.mishaps import Mishaps
-from gripproxy.sessions import fanout
+from gripproxy.sessions import fanout, turns
 from gripproxy.sessions.response import ResponseHold
 from gripproxy.sessions.stream import StreamHold
 from gripproxy.sessions.websocket import WebSocketSession
@@ -86,7 +86,11 @@ class TestOneSession:
     def test_does_not_cost_the_others_their_item(
         self, house: House, monkeypatch: pytest.MonkeyPatch, turn: int, logged: pathlib.Path
     ) -> None:
-        monkeypatch.setattr(fanout, "TURN", turn)
+        if turn == 2:
+            monkeypatch.setattr(fanout, "STEP", 2)
+            monkeypatch.setattr(fanout, "CAREFUL_STEP", 2)
+            monkeypatch.setattr(fanout, "FEW", 2)
+            monkeypatch.setattr(turns, "TURN_TIME", 0.0)
         browsers = [hold(house, more=FILTER) for _ in range(5)]
         fails(monkeypatch, StreamHold, "deliver", sessions(house)[1], sessions(house)[3])
         house.publish(item())
@@ -108,7 +112,11 @@ class TestOneSession:
     def test_that_is_written_to_without_being_asked(
         self, house: House, monkeypatch: pytest.MonkeyPatch, turn: int
     ) -> None:
-        monkeypatch.setattr(fanout, "TURN", turn)
+        if turn == 2:
+            monkeypatch.setattr(fanout, "STEP", 2)
+            monkeypatch.setattr(fanout, "CAREFUL_STEP", 2)
+            monkeypatch.setattr(fanout, "FEW", 2)
+            monkeypatch.setattr(turns, "TURN_TIME", 0.0)
         browsers = [hold(house) for _ in range(5)]
 
         def write(data: bytes) -> None:

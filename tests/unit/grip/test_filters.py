@@ -26,6 +26,7 @@ from gripproxy.grip.filters import (
     mismatch_text,
     run_filters,
 )
+from gripproxy.grip.shared import Shared
 
 Meta = dict[bytes, bytes]
 
@@ -43,7 +44,7 @@ def context(meta: Meta | None = None, item_meta: Meta | None = None, **more: Any
 def run(
     names: str, content: bytes = b"x", meta: Meta | None = None, item_meta: Meta | None = None, **more: Any
 ) -> Verdict:
-    return run_filters(names.split(), context(meta, item_meta, **more), content)
+    return run_filters(names.split(), context(meta, item_meta, **more), content, Shared())
 
 
 def error(names: str, content: bytes = b"x", meta: Meta | None = None, **more: Any) -> str:
@@ -441,7 +442,7 @@ class TestFuzz:
         self, names: list[str], meta: Meta, item_meta: Meta, content: bytes, ids: Meta, subs: list[bytes], answer: Any
     ) -> None:
         try:
-            verdict = run_filters(names, context(meta, item_meta, prev_ids=ids, subscriptions=subs), content)
+            verdict = run_filters(names, context(meta, item_meta, prev_ids=ids, subscriptions=subs), content, Shared())
             while isinstance(verdict, Ask):
                 assert all(orjson.loads(v) is not None for k, v in verdict.headers if k.endswith(b"-Meta"))
                 assert not any(c in k + v for k, v in verdict.headers for c in b"\r\n\0")

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gripproxy.grip.patch import MAX_COPIED, MAX_OPS, apply_patch
+from gripproxy.grip.patch import OPS_MAX, PATCH_MAX, WORK_MAX, Patch, PatchLimit
+
+
+def apply_patch(body: bytes, ops: list[Any]) -> bytes | None:
+    """Patch one body with a patch that is used once."""
+    return Patch(ops).apply(body)
 
 
 def op(name: str, path: str = "/b", **more: Any) -> dict[str, Any]:
@@ -116,19 +121,60 @@ class TestFailures:
 
 class TestBounds:
     def test_operations(self) -> None:
-        ops = [op("add", "/-", value=1)] * MAX_OPS
-        assert apply_patch(b"[]", ops) == orjson.dumps([1] * MAX_OPS)
-        assert apply_patch(b"[]", [*ops, op("test", "/0", value=1)]) is None
+        ops = [op("add", "/-", value=1)] * OPS_MAX
+        assert apply_patch(b"[]", ops) == orjson.dumps([1] * OPS_MAX)
+        with pytest.raises(PatchLimit, match="1001 operations"):
+            Patch([*ops, op("test", "/0", value=1)])
+
+    def test_bytes(self) -> None:
+        value = "x" * (PATCH_MAX - len('/b""'))
+        assert apply_patch(b"{}", [op("add", value=value)]) == orjson.dumps({"b": value})
+        with pytest.raises(PatchLimit, match="more than 250000 bytes"):
+            Patch([op("add", value=value + "x")])
 
     def test_copies_both_sides(self) -> None:
-        text = "x" * (MAX_COPIED - 2)  # and two quotes
+        """Two steps of pointers and the bytes of the value are charged."""
+        text = "x" * (WORK_MAX - 20 - len('""'))
         copying = [op("copy", "/b", **{"from": "/a"})]
-        assert apply_patch(orjson.dumps({"a": text}), copying) == orjson.dumps({"a": text, "b": text})
-        assert apply_patch(orjson.dumps({"a": text + "x"}), copying) is None
+        body = orjson.dumps({"a": text})
+        assert Patch(copying).apply(body, 2 * WORK_MAX) == orjson.dumps({"a": text, "b": text})
+        with pytest.raises(PatchLimit, match="units of work"):
+            apply_patch(orjson.dumps({"a": text + "x"}), copying)
+
+    def test_the_result(self) -> None:
+        adding = Patch([op("add", value="x" * 100)])
+        result = adding.apply(b"{}", 108)
+        assert result is not None
+        assert len(result) == 108
+        with pytest.raises(PatchLimit, match="108 bytes; filter_output_max is 107"):
+            adding.apply(b"{}", 107)
+
+    @pytest.mark.parametrize(
+        "ops",
+        [
+            [op("add", "/l/0", value=1)] * OPS_MAX,
+            [op("move", "/l/0", **{"from": "/l/49000"})] * OPS_MAX,
+            [op("remove", "/l/0")] * OPS_MAX,
+            [op("copy", "/c", **{"from": "/l"})] * OPS_MAX,
+        ],
+        ids=["insert", "move", "remove", "copy"],
+    )
+    def test_what_is_small_and_costs_much(self, ops: list[Any]) -> None:
+        """A thousand operations on an array of 50,000 elements, which is all that a held body has room for."""
+        body = b'{"l":[' + b"1," * 49_999 + b"1]}"
+        with pytest.raises(PatchLimit, match="units of work"):
+            Patch(ops).apply(body)
+
+    def test_a_comparison_costs_what_its_value_has(self) -> None:
+        value = [1] * 20_000
+        ops = [op("test", "/l", value=value)]
+        body = orjson.dumps({"l": value})
+        assert apply_patch(body, ops) == body
 
     def test_doubling_stops_early(self) -> None:
         """Forty operations would make a terabyte of one byte."""
-        assert apply_patch(b'{"a":[1]}', [op("copy", "/a/-", **{"from": "/a"})] * 40) is None
+        with pytest.raises(PatchLimit, match="units of work"):
+            apply_patch(b'{"a":[1]}', [op("copy", "/a/-", **{"from": "/a"})] * 40)
 
     @pytest.mark.parametrize("depth", [300, 1_000, 100_000])
     def test_deep_bodies(self, depth: int) -> None:
@@ -168,7 +214,10 @@ class TestFuzz:
             body = orjson.dumps(document)
         except TypeError:  # an integer JSON cannot carry
             body = b"[]"
-        result = apply_patch(body, ops)
+        try:
+            result = apply_patch(body, ops)
+        except PatchLimit:
+            return
         if result is not None:
             assert isinstance(orjson.loads(result), dict | list)
 

@@ -13,6 +13,7 @@ from gripproxy.grip.filters import Ask, AskAnswer
 from gripproxy.grip.frames import CLOSE, CONT, PING, PONG, TEXT, FrameParser, close_payload
 from gripproxy.grip.item import Item, MessageFormat, ResponseFormat, StreamFormat
 from gripproxy.grip.response import Response
+from gripproxy.grip.shared import OUTPUT_MAX
 from gripproxy.pipe import STREAM, SUBSCRIBE, Message
 from gripproxy.sessions.channels import ChannelTable, Subscription
 from gripproxy.sessions.fanout import Fanout
@@ -170,6 +171,7 @@ class Listener:
         self.unconfirmed = 0
         self.confirmed = False
         self.over = False
+        self.on_delivery: Callable[[], None] = lambda: None
 
     def join(self, *wanted: Want) -> Listener:
         self.table.subscribe(self, wanted or (want(b"ch"),))
@@ -187,6 +189,7 @@ class Listener:
 
     def deliver(self, subscription: Subscription, item: Item) -> bool:
         assert not self.over, "an item for a session that has left"
+        self.on_delivery()
         published = item.stream
         if published is None:
             return False
@@ -240,7 +243,8 @@ class House:
         self.armed: list[float] = []
         self.asks: list[tuple[Ask, Callable[[AskAnswer | None], None]]] = []
         self.table = ChannelTable(self.sent.append)
-        self.fanout = Fanout(self.table, self.turns, self.clock, self.pauses.append, pacer)
+        self.reports: list[tuple[bytes, str, int]] = []
+        """Refused items that were reported."""
         self.wheel = Wheel(self.clock())
         self.updates = Updates(self.armed.append, self.clock, chance=lambda: 0.0)
         self.keeper = Keeper(
@@ -251,7 +255,11 @@ class House:
             lambda ask, uri, route, untrusted, answer: self.asks.append((ask, answer)),
             buffer_max,
             pacer is not None,
+            later=lambda seconds, callback: self.turns(callback),
+            output_max=OUTPUT_MAX,
+            refused=lambda *line: self.reports.append(line),
         )
+        self.fanout = Fanout(self.keeper, self.pauses.append, pacer)
         self.keeper.random = lambda: 0.5
         self.table.announce(1, "1")
         self.sent.clear()
@@ -277,6 +285,7 @@ class House:
         """Let time pass as the worker's tick does, twenty times a second."""
         end = self.clock.now + seconds
         while self.clock.now < end:
+            self.turns.run_all()
             self.clock.now = min(end, self.clock.now + 0.05)
             self.wheel.advance(self.clock.now)
 

@@ -15,7 +15,7 @@ from gripproxy.grip.item import Item
 from gripproxy.grip.response import Response
 from gripproxy.pipe import RESPONSE, SOCKET, STREAM, Message
 from gripproxy.sessions.channels import FEW, Channel, ChannelTable, Lane, Subscription
-from gripproxy.sessions.fanout import TURN
+from gripproxy.sessions.fanout import STEP
 from gripproxy.sessions.response import ResponseHold, ResponseTerms
 from handler.exchange import Exchange
 from tests.unit.sessions.doubles import Client, House, Listener, answer, text, want
@@ -61,7 +61,7 @@ class TestLane:
             assert (channel.careful is None) == (not expected)
 
     def test_a_fan_out_of_several_turns_looks_at_a_dict(self) -> None:
-        assert FEW < TURN
+        assert FEW < STEP
 
 
 class TestSubscribe:

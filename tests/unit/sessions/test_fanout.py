@@ -7,7 +7,8 @@ import pytest
 from gripproxy.grip.item import Item, ResponseFormat, StreamFormat
 from gripproxy.pipe import RESPONSE
 from gripproxy.sessions import fanout as module
-from gripproxy.sessions.fanout import JOIN_MAX, MAX_WAITING, TURN, Fanout, chunk
+from gripproxy.sessions import turns as turns_module
+from gripproxy.sessions.fanout import JOIN_MAX, LANES, MAX_WAITING, STEP_BYTES, WAITING_BYTES, Fanout, chunk
 from gripproxy.sessions.pacing import Pacer
 from tests.unit.sessions.doubles import House, Listener, chunks, close, text, want
 
@@ -27,6 +28,13 @@ def careful(house: House, count: int = 1) -> list[Listener]:
     sessions = [Listener(house.table).join() for _ in range(count)]
     house.confirm()
     return sessions
+
+
+def in_steps(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Have every look at the clock end the turn, and one look after so many sessions."""
+    for name in ("STEP", "CAREFUL_STEP", "FEW"):
+        monkeypatch.setattr(module, name, step)
+    monkeypatch.setattr(turns_module, "TURN_TIME", 0.0)
 
 
 def letters(names: str) -> list[Item]:
@@ -154,8 +162,8 @@ class TestChangesInATurn:
 class TestManyTurns:
     @pytest.fixture(autouse=True)
     def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A turn of ten sessions instead of a thousand: the same turns with less work."""
-        monkeypatch.setattr(module, "TURN", 10)
+        """A turn ends at each look at the clock, which is after ten sessions: the same turns with less work."""
+        in_steps(monkeypatch, 10)
 
     @pytest.mark.parametrize("kind", [plain, careful])
     def test_the_loop_gets_a_turn(self, house: House, kind: type) -> None:
@@ -280,7 +288,7 @@ class TestBound:
     def test_the_intake_pauses_when_too_much_waits_and_goes_on_later(
         self, house: House, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(module, "TURN", 2)
+        in_steps(monkeypatch, 2)
         sessions = plain(house, 3)
         house.publish(text(b"first"))
         for _ in range(MAX_WAITING):
@@ -293,15 +301,101 @@ class TestBound:
         assert house.pauses == [True, False]
         assert all(len(session.contents) == MAX_WAITING + 3 for session in sessions)
 
-    def test_a_real_turn_is_a_thousand(self, house: House) -> None:
-        sessions = plain(house, TURN)
-        house.publish(text(b"a"))
-        assert not house.turns.run()
-        sessions += plain(house, 1)
-        house.publish(text(b"b"))
-        assert sum(session.contents[-1:] == ["b"] for session in sessions) == TURN
+    def test_bytes_that_wait_pause_the_intake_too(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        in_steps(monkeypatch, 2)
+        sessions = plain(house, 3)
+        house.publish(text(b"first"))
+        large = text(b"x" * (WAITING_BYTES // 4))
+        for _ in range(4):
+            house.fanout.item(large)
+        assert house.pauses == []
+        house.fanout.item(text(b"x"))
+        assert house.pauses == [True]
         house.turns.run_all()
-        assert all(session.contents[-1] == "b" for session in sessions)
+        assert house.pauses == [True, False]
+        assert all(session.contents[-1] == "x" for session in sessions)
+
+
+class TestByTime:
+    """A turn ends after TURN_TIME, however many sessions that are; here each of them takes a millisecond."""
+
+    @pytest.fixture(autouse=True)
+    def steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "STEP", 2)
+        monkeypatch.setattr(module, "CAREFUL_STEP", 2)
+        monkeypatch.setattr(module, "FEW", 2)
+
+    def slow(self, house: House, sessions: list[Listener]) -> list[Listener]:
+        def takes_time() -> None:
+            house.clock.now += 0.001
+
+        for session in sessions:
+            session.transport.on_write = takes_time
+            session.on_delivery = takes_time
+        return sessions
+
+    @pytest.mark.parametrize("kind", [plain, careful])
+    def test_many_sessions(self, house: House, kind: type) -> None:
+        sessions = self.slow(house, kind(house, 20))
+        house.publish(text(b"a"))
+        served = sum(bool(session.log) for session in sessions)
+        assert 5 <= served <= 9  # the first look begins the turn
+        turns = 0
+        while house.turns.run():
+            turns += 1
+        assert all(session.contents == ["a"] for session in sessions)
+        assert turns >= 3
+
+    def test_many_items_of_one_batch_share_a_turn(self, house: House) -> None:
+        for number in range(20):
+            self.slow(house, [Listener(house.table).join(want(b"%d" % number))])
+        house.confirm()
+        begin = house.clock.now
+        house.publish(*[text(b"a", channel=b"%d" % number) for number in range(20)])
+        assert house.clock.now - begin < 0.010
+        house.turns.run_all()
+        assert house.fanout.delivered == 20
+
+    def test_many_channels_of_one_batch_share_a_turn(self, house: House) -> None:
+        sessions = [Listener(house.table, plain=True).join(want(b"%d" % number)) for number in range(4 * LANES)]
+        house.confirm()
+        self.slow(house, sessions)
+        begin = house.clock.now
+        house.publish(*[text(b"a", channel=b"%d" % number) for number in range(4 * LANES)])
+        assert house.clock.now - begin < 0.001 * (2 * LANES + 1)
+        house.publish(*[text(b"b", channel=b"%d" % number) for number in range(4 * LANES)])
+        house.turns.run_all()
+        assert all(session.contents == ["a", "b"] for session in sessions)
+
+    def test_an_action_for_many_plain_sessions(self, house: House) -> None:
+        sessions = self.slow(house, plain(house, 20))
+        house.publish(text(b"a"), close(), text(b"b"))
+        begin = house.clock.now
+        assert house.turns.run()
+        assert house.clock.now - begin < 0.010
+        house.turns.run_all()
+        assert all(session.contents == ["a", "close", "b"] for session in sessions)
+
+    def test_one_that_costs_much_does_not_hold_back_other_channels(self, house: House) -> None:
+        self.slow(house, careful(house, 200))
+        others = [Listener(house.table).join(want(b"other")) for _ in range(20)]
+        house.confirm()
+        self.slow(house, others)
+        house.publish(text(b"a"), text(b"a", channel=b"other"))
+        turns = 0
+        while not all(session.log for session in others):
+            assert house.turns.run()
+            turns += 1
+        # Half of the time is theirs, so that 20 ms of work are done after some 40.
+        assert turns <= 12
+
+    def test_large_items(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "STEP", 1000)
+        sessions = self.slow(house, plain(house, 20))
+        house.publish(text(b"x" * (STEP_BYTES // 2)))
+        assert sum(bool(session.log) for session in sessions) < 20
+        house.turns.run_all()
+        assert all(len(session.log) == 1 for session in sessions)
 
 
 class TestPaced:
@@ -321,7 +415,7 @@ class TestPaced:
         house = House()
         notes = self.Notes()
         pacer: Pacer = notes  # type: ignore[assignment]
-        fanout = Fanout(house.table, house.turns, house.clock, house.pauses.append, pacer, block_size)
+        fanout = Fanout(house.keeper, house.pauses.append, pacer, block_size)
         Listener(house.table, mode=mode).join().rate_key = b"r"
         house.confirm()
         fanout.item(item)

@@ -127,11 +127,25 @@ class TestBound:
         assert client.take() == [chunks(b"%d" % n) for n in range(4)]
         assert house.asks == []
 
-    def test_a_close_that_finds_no_room_ends_the_stream(self, house: House) -> None:
+    def test_a_close_that_finds_no_room_overtakes_nothing(self, house: House) -> None:
         house.keeper.queue_max = 1
         client = stream(house)
-        house.publish(text(b"a"), text(b"b"), close())
-        assert client.take() == [("end", True)]
+        house.publish(text(b"a"), text(b"b"), close(), text(b"c"), close())
+        assert client.take() == []
+        reply(house, UNCHANGED)
+        reply(house, UNCHANGED)
+        assert client.take() == [chunks(b"a"), chunks(b"b"), ("end", True)]
+        assert house.asks == []
+
+    def test_bytes_that_wait(self) -> None:
+        house = House(buffer_max=10_000)
+        client = stream(house)
+        house.publish(*[text(b"%d" % n + b"x" * 4_999) for n in range(5)])
+        for _ in range(4):
+            reply(house, UNCHANGED)
+        assert house.asks == []
+        assert len(client.take()) == 4
+        assert house.table.ledger.unsent == {"filter-queue": 1}
 
 
 class TestFailures:

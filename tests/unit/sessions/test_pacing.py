@@ -9,6 +9,7 @@ import pytest
 
 from gripproxy.grip.item import Item
 from gripproxy.sessions.pacing import INTERVAL, Pacer
+from gripproxy.sessions.turns import TURN_TIME
 from tests.unit.sessions.doubles import House, Listener, text
 
 
@@ -35,8 +36,8 @@ class Paced:
     def __init__(self, rate: int, hwm: int = 0) -> None:
         self.timer = Timer()
         self.dropped: list[int] = []
-        self.pacer = Pacer(rate, hwm, self.timer, self.dropped.append)
         self.house = House()
+        self.pacer = Pacer(rate, hwm, self.timer, self.dropped.append, self.house.clock)
         self.order: list[bytes] = []
 
     def listener(self) -> Listener:
@@ -100,6 +101,25 @@ class TestRate:
         assert paced.take() == b"ab"
         paced.timer.fire()
         assert paced.take() == b"c"
+
+
+    def test_a_batch_that_takes_long_goes_on_in_the_next_turn(self) -> None:
+        paced = Paced(400)
+        session = paced.listener()
+
+        def takes_time() -> None:
+            paced.house.clock.now += TURN_TIME / 2
+
+        session.on_delivery = takes_time
+        for letter in b"abcdefghijkl":
+            paced.put(session, bytes([letter]))
+        taken = []
+        for pause in (0, 0, 0, 0, 0):
+            assert paced.timer.fire() == pause
+            taken.append(paced.take())
+        assert taken == [b"ab", b"cd", b"ef", b"gh", b"ij"]
+        assert paced.timer.fire() == INTERVAL
+        assert paced.take() == b"kl"
 
 
 class TestFairness:
