@@ -164,12 +164,11 @@ class Worker(Journal):
                 self._later,
                 self.deliveries_dropped,
                 self.clock,
+                self.mishaps.session,
             )
             if rate
             else None
         )
-        if self.pacer is not None:
-            self.pacer.failed = self.mishaps.session
         keeper = self.keeper = Keeper(
             self.table,
             self.wheel,

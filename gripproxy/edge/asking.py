@@ -14,10 +14,14 @@ from gripproxy.routes import Route
 if TYPE_CHECKING:
     from gripproxy.worker import Worker
 
-__all__ = ["WAITING_MAX", "Asking"]
+__all__ = ["WAITING_BYTES", "WAITING_MAX", "Asking"]
 
 WAITING_MAX: Final = 10_000
 """Filter requests that may wait for their turn; further ones fail."""
+
+WAITING_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of filter requests that wait or are under way, over all URLs; further ones fail. Sessions with equal requests
+about an item share one; what ``http-modify`` posts is else a content of its own for each of them."""
 
 PACES_MAX: Final = 1000
 """URLs whose pace is remembered; with one more all begin anew."""
@@ -29,6 +33,7 @@ class Asking:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._paces: dict[bytes, Pace] = {}
+        self._bytes = 0
 
     def ask(
         self, ask: Ask, uri: bytes, route: object, untrusted: bool, answer: Callable[[AskAnswer | None], None]
@@ -47,7 +52,10 @@ class Asking:
             uri = b"http" + uri[2:]
         loop = self._worker.loop
 
+        size = len(ask.body) + sum([len(name) + len(value) for name, value in ask.headers])
+
         def done(response: Response | None) -> None:
+            self._bytes -= size
             answer(None if response is None else AskAnswer(response.code, response.headers, response.body))
 
         def start() -> None:
@@ -70,6 +78,8 @@ class Asking:
             if len(self._paces) > PACES_MAX:
                 self._paces.clear()
             pace = self._paces[ask.url] = Pace(ASK_RATE, 0.025, WAITING_MAX, loop.call_later)
-        if not pace.add(start):
+        if self._bytes + size <= WAITING_BYTES and pace.add(start):
+            self._bytes += size
+        else:
             log.warning("too many filter requests wait for %s", ask.url)
             loop.call_soon(answer, None)

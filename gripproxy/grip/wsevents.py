@@ -129,21 +129,18 @@ def decode(body: bytes) -> list[Event]:
     """Read the body of a backend's response.
 
     :param body: the whole body.
-    :returns: the events in order. One that the end of the body cuts off is left out. What follows ``CLOSE`` or
-        ``DISCONNECT``, and types that mean nothing, are there: the caller ignores them.
-    :raises EventError: a length is not hexadecimal, a content does not end with CRLF where its length says, a line has
-        no type, a ``TEXT`` is not UTF-8, or a ``PING`` or ``PONG`` has more than 125 bytes (either would make the
-        client fail the connection, RFC 6455 §8.1 and §5.5).
+    :returns: the events in order. What follows ``CLOSE`` or ``DISCONNECT``, and types that mean nothing, are there: the
+        caller ignores them.
+    :raises EventError: the body ends inside an event, a length is not hexadecimal, a content does not end with CRLF
+        where its length says, a line has no type, a ``TEXT`` is not UTF-8, or a ``PING`` or ``PONG`` has more than 125 bytes
+        (either would make the client fail the connection, RFC 6455 §8.1 and §5.5).
     """
     events: list[Event] = []
     position, end = 0, len(body)
     while position < end:
         stop = body.find(b"\r\n", position)
         if stop < 0:
-            # A line that never ends is cut off; but what cannot be the beginning of one is no event at all.
-            if end - position > _MAX_LINE or b"\n" in body[position:]:
-                raise EventError(f"no line end in the {end - position} bytes from byte {position} on")
-            break
+            raise EventError(f"no line end in the {end - position} bytes from byte {position} on")
         kind, space, length_text = body[position:stop].partition(b" ")
         if not _TYPE.fullmatch(kind):
             raise EventError(f"event at byte {position} has the type {kind[:_MAX_LINE]!r}; expected a word")
@@ -160,10 +157,9 @@ def decode(body: bytes) -> list[Event]:
         stop = start + int(length_text, 16)
         position = stop + 2
         if position > end:
-            # Also if only the line end is missing, as long as what is there of it is right.
-            if stop < end and body[stop] != 0x0D:
-                raise _no_end(kind, stop, body)
-            break
+            raise EventError(
+                f"{kind[:_MAX_LINE].decode()} at byte {start} should end at byte {position}; the body ends at {end}"
+            )
         if body[stop:position] != b"\r\n":
             raise _no_end(kind, stop, body)
         content = body[start:stop]

@@ -137,8 +137,8 @@ class _Question:
 class FilterQueue:
     """Runs the filters of a session's subscriptions and keeps the order while one waits for an HTTP answer.
 
-    At most ``keeper.queue_max`` items wait, and no more once they have ``keeper.buffer_max`` bytes; further ones are dropped and counted
-    (docs/grip.md §4.1, §10). A close has a place beyond that, and with it the queue is closed.
+    At most ``keeper.queue_max`` items wait, and no more once they have ``keeper.buffer_max`` bytes; further ones are
+    dropped and counted (docs/grip.md §4.1, §10). A close has a place beyond that, and with it the queue is closed.
     """
 
     __slots__ = ("_busy", "_closed", "_due", "_session", "_size", "_waiting", "dropped")

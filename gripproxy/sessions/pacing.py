@@ -24,7 +24,8 @@ class Pacer:
     ``rate`` is deliveries per second, at least 1, ``hwm`` the most that may wait per queue (0: no limit, which is
     the operator's choice); ``arm(seconds, callback)`` is the loop's call_later; ``overflow(count)`` is told of
     deliveries that were dropped; ``clock()`` is the loop's time in seconds: a batch that takes long goes on in the next
-    turn of the loop. A delivery weighs its block count, or 1.
+    turn of the loop; ``failed(session, error)`` is called when something goes wrong for one session, while the
+    exception is handled. A delivery weighs its block count, or 1.
     """
 
     def __init__(
@@ -34,8 +35,10 @@ class Pacer:
         arm: Callable[[float, Callable[[], None]], object],
         overflow: Callable[[int], None],
         clock: Callable[[], float],
+        failed: Callable[[Session, Exception], None],
     ) -> None:
         self._clock = clock
+        self._failed = failed
         self._batch = max(1, ceil(rate * INTERVAL))
         self._hwm = hwm
         self._arm = arm
@@ -44,8 +47,6 @@ class Pacer:
         self._waiting: dict[bytes, int] = {}
         self._running = False
         self.delivered = 0
-        self.failed: Callable[[Session, Exception], None]
-        """Called when something went wrong for one session, while the exception is handled. Set by the owner."""
 
     def put(self, key: bytes, subscription: Subscription, item: Item, weight: int) -> bool:
         """Queue one delivery of a route id (empty: of all routes without one). Returns False if it was dropped."""
@@ -86,7 +87,7 @@ class Pacer:
                 if subscription in session.subscriptions and session.deliver(subscription, item):
                     self.delivered += 1
             except Exception as error:  # noqa: BLE001 - of one session; the others have their turn
-                self.failed(session, error)
+                self._failed(session, error)
             if left > 0 and self._queues and self._clock() >= until:
                 self._arm(0, partial(self._serve, left))
                 return

@@ -93,5 +93,3 @@ def test_content_filters_do_not_look_at_an_action(site: Site, case: str) -> None
     with stream(site, f"/{case}") as client:
         site.publisher.end(case)
         assert client.rest() == b""
-
-

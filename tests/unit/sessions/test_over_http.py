@@ -197,6 +197,7 @@ class TestAnswers:
         ("body", "header"),
         [
             (b"TEXT x\r\n", (b"X", b"")),
+            (b"TEXT 1\r\na\r\nTEXT 5\r\nhel", (b"X", b"")),
             (b"", (ACCEPTED, b"2")),
             (b"", (b"Set-Meta-X", b"y")),
         ],

@@ -37,7 +37,7 @@ class Paced:
         self.timer = Timer()
         self.dropped: list[int] = []
         self.house = House()
-        self.pacer = Pacer(rate, hwm, self.timer, self.dropped.append, self.house.clock)
+        self.pacer = Pacer(rate, hwm, self.timer, self.dropped.append, self.house.clock, self.house.table.failed)
         self.order: list[bytes] = []
 
     def listener(self) -> Listener:
@@ -101,7 +101,6 @@ class TestRate:
         assert paced.take() == b"ab"
         paced.timer.fire()
         assert paced.take() == b"c"
-
 
     def test_a_batch_that_takes_long_goes_on_in_the_next_turn(self) -> None:
         paced = Paced(400)

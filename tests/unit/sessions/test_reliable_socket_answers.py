@@ -216,11 +216,12 @@ class TestFailures:
         talk.answer(messages(2, 3), subscribe(3))
         assert talk.heard() == texts(2, 3)
 
-    def test_malformed_events_are_the_same(self, talk: Talk) -> None:
+    @pytest.mark.parametrize("body", [b"TEXT x\r\n", b"TEXT 5\r\nhel"], ids=["wrong", "ends inside an event"])
+    def test_malformed_events_are_the_same(self, talk: Talk, body: bytes) -> None:
         talk.publish(item(3))
         talk.updates()
         talk.posted()
-        talk.answer(b"TEXT x\r\n")
+        talk.answer(body)
         assert talk.heard() == []
         talk.house.pass_time(5)
         talk.updates()

@@ -303,15 +303,32 @@ def test_event_cut_off_by_the_end_of_the_body(site: Site, case: str, cut: int) -
     body = (event("TEXT", "whole") + event("TEXT", "half"))[:-cut]
     with over_http(site, f"/{case}", opened(), events(body), events(event("TEXT", "later"))) as talk:
         talk.client.text("x")
-        assert talk.client.says("whole")
         if expect(
             pushpin=True,
             ours=False,
-            because="An event that is cut off by the end of the response is dropped instead of delivered in part.",
+            because="A response that ends inside an event drops the client; no part of it is delivered.",
         ):
+            assert talk.client.says("whole")
             assert talk.client.message()[1] == b"half"[: 6 - cut]
-        talk.client.text("y")
-        assert talk.client.says("later")
+            talk.client.text("y")
+            assert talk.client.says("later")
+            return
+        assert talk.client.dropped()
+
+
+@covers("8.3 truncated", "8.3 open")
+@pytest.mark.parametrize("cut", [1, 2, 5], ids=["no line feed", "no end", "no content"])
+def test_first_answer_that_ends_inside_an_event(site: Site, case: str, cut: int) -> None:
+    site.backend.on(f"/{case}", events((event("OPEN") + event("TEXT", "half"))[:-cut]))
+    if expect(
+        pushpin=True,
+        ours=False,
+        because="An answer to OPEN that ends inside an event is refused; no part of it is delivered.",
+    ):
+        with websocket(site, f"/{case}") as client:
+            assert client.message()[1] == b"half"[: 6 - cut]
+        return
+    assert reject(site, f"/{case}").line == "502 Bad Gateway"
 
 
 @covers("8.3 malformed", "8.3 failed request")
