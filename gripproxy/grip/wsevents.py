@@ -132,8 +132,8 @@ def decode(body: bytes) -> list[Event]:
     :returns: the events in order. What follows ``CLOSE`` or ``DISCONNECT``, and types that mean nothing, are there: the
         caller ignores them.
     :raises EventError: the body ends inside an event, a length is not hexadecimal, a content does not end with CRLF
-        where its length says, a line has no type, a ``TEXT`` is not UTF-8, or a ``PING`` or ``PONG`` has more than 125 bytes
-        (either would make the client fail the connection, RFC 6455 §8.1 and §5.5).
+        where its length says, a line has no type, a ``TEXT`` is not UTF-8, or a ``PING`` or ``PONG`` has more than 125
+        bytes (either would make the client fail the connection, RFC 6455 §8.1 and §5.5).
     """
     events: list[Event] = []
     position, end = 0, len(body)

@@ -80,7 +80,7 @@ class TestAnswers:
         talk.backend.says(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n" % (EVENTS, size))
         for start in range(0, size, 100_000):
             if not talk.backend.transport.closing:
-                talk.backend.says((b"X\r\n" * 33_334)[: min(100_000, size - start)])
+                talk.backend.says((b"XX\r\n" * 25_000)[: min(100_000, size - start)])
         assert talk.client.aborted == (size > RESPONSE_MAX)
         assert talk.backend.transport.aborted == (size > RESPONSE_MAX)
 
