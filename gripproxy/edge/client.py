@@ -113,7 +113,7 @@ class ClientConnection(Answering):
             if queue and self._hold is None:
                 if len(queue) == 1:
                     self._ahead = 0
-                    self._begin(cast("Request", queue.popleft()))
+                    self._begin(queue.popleft())  # type: ignore[arg-type]  # what is none never comes alone
                 else:
                     self._count_ahead()
                     self._advance()

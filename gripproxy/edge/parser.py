@@ -215,20 +215,17 @@ class RequestParser:
         self._limit = head_limit
         self._parser: Any = httptools.HttpRequestParser(self)
         self._headers: list[tuple[bytes, bytes]] = []
-        self._target = b""
-        # Bytes of the head so far, empty lines before it included, 0 between requests; and bytes that the body still
-        # has, if its length was told.
-        self._count = self._left = 0
-        # Last bytes fed, which may be the beginning of the end of a head or of a chunked body; first bytes of a head
-        # that is not complete; what there is of a request line with a method that llhttp does not know.
-        self._tail = self._start = self._unknown = b""
+        # Many at a time: each client has one of these.
+        # count: bytes of the head so far, empty lines before it included, 0 between requests; left: bytes that the body
+        # still has, if its length was told; unseen: bytes of extensions and trailers since the body went on.
+        self._count = self._left = self._unseen = 0
+        # tail: last bytes fed, which may be the beginning of the end of a head or of a chunked body; start: first bytes
+        # of a head that is not complete; unknown: of a request line whose method llhttp does not know; new: header
+        # lines to be kept if they are those of a whole request, while they are parsed.
+        self._target = self._tail = self._start = self._unknown = self._new = b""
         self._current: Request | None = None
-        self._trailer = False
-        self._unseen = 0
-        self._new = b""
-        """Header lines to be kept if they are those of a whole request, while they are parsed."""
-        self._alone = False
-        """What is fed next is one head and nothing else."""
+        # alone: what is fed next is one head and nothing else.
+        self._trailer = self._alone = False
         self._body_of: Request | None = None
         """A request with a body and an Upgrade that nobody follows, until its body is parsed."""
         self.upgraded = False
