@@ -89,8 +89,11 @@ test: $(STAMPS)/dev ## unit tests, then end-to-end and wire tests against grippr
 # Minutes, and more for tests/faults/soak.py, as in: make soak MINUTES=60 SOAK='--seed 7'
 MINUTES ?= 10
 SOAK ?=
+# Seconds of each hostile peer before that, as in: make soak HOSTILE=600
+HOSTILE ?= 60
 
-soak: $(STAMPS)/dev ## the fault tests for MINUTES=10 minutes: 520 clients, 50 channels, a fault every few seconds
+soak: $(STAMPS)/dev ## hostile peers for a minute each, then the fault tests for MINUTES=10: 520 clients, a fault every few seconds
+	$(BIN)/python -m tests.faults.hostile.run --seconds $(HOSTILE)
 	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(SOAK)
 
 unit: $(STAMPS)/dev ## unit tests only (no sockets)

@@ -13,8 +13,11 @@ from typing import Final
 from gripproxy.config import Config
 from gripproxy.edge.exchange import GRIP_REQUEST_MAX, GRIP_RESPONSE_MAX
 from gripproxy.edge.heads import SIZE_MAX
+from gripproxy.grip.patch import PATCH_MAX
 from gripproxy.pipe import FRAME_BYTES, WRITE_AHEAD
 from gripproxy.sessions.answer import INSTRUCT_MAX
+from gripproxy.sessions.fanout import WAITING_BYTES
+from gripproxy.sessions.sharing import TOTAL_MAX
 from handler.commands import MAX_WAITING as COMMANDS_KEPT
 from handler.control import MAX_CONNECTIONS
 from handler.dedupe import PAIR_COST
@@ -129,6 +132,13 @@ def _worker(config: Config) -> Footprint:
             ),
             Term("waiting for peers that do not read", "`buffers_max`", proxy.buffers_max),
             Term("the message of a WebSocket in work", "`ws_message_max` + 256 KiB", proxy.ws_message_max + READ),
+            Term("items behind a fan-out", "32 MiB + `item_max`", WAITING_BYTES + item),
+            Term(
+                "results of filters and patches in work",
+                "32 MiB + `filter_output_max`",
+                TOTAL_MAX + proxy.filter_output_max,
+            ),
+            Term("JSON in work", "32 * 250,000, of a patch or a body", DECODED * PATCH_MAX),
             Term("answers to links under way", "`recovery_max` * 1,000,000", proxy.recovery_max * INSTRUCT_MAX),
             Term("items from the handler", "2 MiB + 4 * `item_max`", 2 * FRAME_BYTES + COPIES * item),
             Term("messages to the handler", "`worker_queue_max` + 256 KiB", handler.worker_queue_max + WRITE_AHEAD),

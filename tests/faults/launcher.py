@@ -2,17 +2,20 @@
 
 The service is that of the ``gripproxy`` command, runner and all; the arguments behind ``--`` are its. ``--relay`` has
 the workers connect to another socket than the handler's, so that something can stand between them; ``--mutant``
-applies one of tests.faults.mutants. Nothing of this is possible with the product.
+applies one of tests.faults.mutants or tests.faults.hostile.mutants; ``--descriptors`` is the limit of open files.
+Nothing of this is possible with the product.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
 from collections.abc import Sequence
 
 from gripproxy import cli, runner, worker
 from gripproxy.config import load_config
+from tests.faults.hostile.mutants import MUTANTS as HOSTILE_MUTANTS
 from tests.faults.mutants import MUTANTS
 
 __all__ = ["main"]
@@ -26,12 +29,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--relay", default="")
     parser.add_argument("--mutant", default="")
+    parser.add_argument("--descriptors", type=int, default=0)
     options = parser.parse_args(own)
+    if options.descriptors:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (options.descriptors, options.descriptors))
     if rest[0] in ("worker", "handler"):
         if options.relay:
             worker.socket_path = lambda config: options.relay  # type: ignore[attr-defined]
         if options.mutant:
-            MUTANTS[options.mutant]()
+            undo = (
+                HOSTILE_MUTANTS[options.mutant].undo if options.mutant in HOSTILE_MUTANTS else MUTANTS[options.mutant]
+            )
+            undo()
         return cli.main(rest)
 
     def command(kind: str, number: int, argv: Sequence[str]) -> list[str]:
