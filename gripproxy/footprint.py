@@ -23,6 +23,7 @@ from handler.control import MAX_CONNECTIONS
 from handler.dedupe import PAIR_COST
 from handler.directory import LINGER_BYTES
 from handler.intake import MAX_PULLED, MAX_WAITING, MESSAGE_ITEMS, kept
+from handler.values import VALUES_MAX
 
 __all__ = ["PUBLISHERS", "Footprint", "Term", "footprints"]
 
@@ -41,6 +42,9 @@ SUBSCRIPTION: Final = 1024
 
 DECODED: Final = 32
 """Bytes of objects for each byte of JSON or of a tnetstring while it is decoded: ``[],`` is a list of 88 bytes."""
+
+VALUE: Final = 256
+"""Bytes of one value of a message while it is decoded; an object with one name takes 232."""
 
 COPIES: Final = 4
 """Copies of an item under way at one time: as it came, decoded, packed for the pipe, and as a frame of it."""
@@ -198,8 +202,8 @@ def _handler(config: Config) -> Footprint:
             Term("requests of 4 peers of the command port", "4 * 5 * 4 * `item_max`", PUBLISHERS * commands),
             Term(
                 "items in work",
-                "36 * `item_max`, or * `push_in_http_max_body_size` if that is more",
-                (DECODED + COPIES) * max(item, body if handler.push_in_http_port else 0),
+                "12.8 MB + 4 * `item_max`, or * `push_in_http_max_body_size` if that is more",
+                VALUES_MAX * VALUE + COPIES * max(item, body if handler.push_in_http_port else 0),
             ),
         )
     )

@@ -17,6 +17,7 @@ from .drain import Drain
 from .endpoints import bind
 from .exchange import Exchange
 from .publication import items_of_args
+from .values import check_tnet
 
 __all__ = ["CommandSocket", "Commands", "Request", "RequestError", "failure", "parse_request", "success"]
 
@@ -54,8 +55,17 @@ class Request:
 
 
 def parse_request(payload: bytes) -> Request:
-    """Return the request in ``payload``, a bare tnetstring map. Raises RequestError."""
+    """Return the request in ``payload``, a bare tnetstring map.
+
+    Args:
+        payload: as received.
+
+    Raises:
+        RequestError: the message is no request.
+        ItemError: it has too many values to be decoded, whatever it is.
+    """
     try:
+        check_tnet(payload)
         value = tnet.loads(payload)
     except tnet.FrameError as error:
         raise RequestError(str(error)) from error
@@ -216,6 +226,12 @@ class CommandSocket:
             return size
         try:
             request = parse_request(frames[end + 1])
+        except ItemError as error:
+            self._exchange.counters.invalid += 1
+            self._bad(str(error), frames[end + 1])
+            reply = failure(Request(b"", b"", {}), b"bad-request", f"Invalid format: {error}".encode())
+            self._reply([*envelope, reply])
+            return size
         except RequestError as error:
             self._bad(str(error), frames[end + 1])
             return size

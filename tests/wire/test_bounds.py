@@ -197,6 +197,31 @@ def test_an_item_that_is_too_long(start: Callable[[Setup], Site], case: str) -> 
         assert data.count(b"y" * 1000 + b"\n") == 4
 
 
+@covers("5.3 ops")
+def test_an_item_of_too_many_values(site: Site, case: str) -> None:
+    site.backend.on(f"/{case}", hold("stream", case))
+    many = {"http-response": {"body-patch": [{"op": "test", "path": "", "value": ["v"] * 60_000}]}}
+    refused = expect(
+        pushpin=False,
+        ours=True,
+        because="A message or request has at most 50,000 values, since each takes its time to be decoded.",
+    )
+    with stream(site, f"/{case}") as client:
+        bad = {"channel": case, "formats": many | {"http-stream": {"content": "many\n"}}}
+        reply = site.publisher.post("/publish/", json.dumps({"items": [bad]}))
+        assert reply.status == (400 if refused else 200)
+        answer = site.publisher.command("publish", {"items": [bad]})
+        assert answer[b"success"] is not refused
+        if refused:
+            detail = b"Invalid format: publish item object has more than 50000 values"
+            assert reply.body == detail + b"\n"
+            assert (answer[b"condition"], answer[b"value"]) == (b"bad-request", detail)
+        site.publisher.push(b"T" + tnet(bad))
+        site.publisher.push(b"J" + json.dumps(bad).encode())
+        site.publisher.push_item(item(case, "next\n"))
+        assert client.data_until(b"next\n") == b"many\n" * (0 if refused else 4) + b"next\n"
+
+
 @covers("5.8 refresh", "5.8 conncheck")
 def test_other_commands(publisher: Publisher) -> None:
     refused = expect(pushpin=False, ours=True, because="Ids of connections and requests are kept until workers answer.")

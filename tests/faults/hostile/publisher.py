@@ -102,6 +102,22 @@ async def costly_patch(field: Field) -> AsyncIterator[None]:
         yield
 
 
+async def many_values(field: Field) -> AsyncIterator[None]:
+    """Items of 480 kB, and requests of 480 kB, that are 120,000 empty lists: each becomes an object."""
+    lists: list[list[object]] = [[]] * 120_000
+    item = {"channel": "values", "formats": {"http-response": {"body-patch": lists}}}
+    body = json.dumps({"items": [item]}).encode()
+    message = b"J" + json.dumps(item).encode()
+    command = tnet({"method": "publish", "args": {"items": [item]}})
+    while True:
+        for _ in range(3):
+            field.push("pull", message)
+            field.push("sub", b"values", message)
+            field.command(command)
+        await field.post(body)
+        yield
+
+
 async def patch_that_copies(field: Field) -> AsyncIterator[None]:
     """Operations that double a part of the document again and again."""
     path = field.say("copied", hold("response", "copied", body=b'{"a": ["' + b"x" * 1000 + b'"]}'))
@@ -329,6 +345,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     "template-that-grows": Attack(template_that_grows, 1.0),
     "ids-that-grow": Attack(ids_that_grow, 1.0),
     "costly-patch": Attack(costly_patch, 1.0),
+    "many-values": Attack(many_values, 0.5),
     "patch-that-copies": Attack(patch_that_copies, 0.5),
     "long-names": Attack(long_names, 0.5),
     "statuses": Attack(statuses, 0.5),
