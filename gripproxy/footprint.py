@@ -13,6 +13,7 @@ from typing import Final
 from gripproxy.config import Config
 from gripproxy.edge.exchange import GRIP_REQUEST_MAX, GRIP_RESPONSE_MAX
 from gripproxy.edge.heads import SIZE_MAX
+from gripproxy.edge.poster import ANSWERS_MAX
 from gripproxy.grip.patch import PATCH_MAX
 from gripproxy.pipe import FRAME_BYTES, WRITE_AHEAD
 from gripproxy.sessions.answer import INSTRUCT_MAX
@@ -136,6 +137,7 @@ def _worker(config: Config) -> Footprint:
             ),
             Term("waiting for peers that do not read", "`buffers_max`", proxy.buffers_max),
             Term("the message of a WebSocket in work", "`ws_message_max` + 256 KiB", proxy.ws_message_max + READ),
+            Term("answers to WebSockets' events", "32 MiB", ANSWERS_MAX),
             Term("items behind a fan-out", "32 MiB + `item_max`", WAITING_BYTES + item),
             Term(
                 "results of filters and patches in work",

@@ -34,7 +34,7 @@ from gripproxy.edge.linkfetch import LinkFetches
 from gripproxy.edge.names import folded
 from gripproxy.edge.opening import Opening
 from gripproxy.edge.peer import closed_sides
-from gripproxy.edge.poster import EventPoster
+from gripproxy.edge.poster import Posting
 from gripproxy.edge.shortage import Shortage
 from gripproxy.edge.turns import Turns
 from gripproxy.grip.bounds import Bounds
@@ -107,7 +107,7 @@ class Worker(Journal):
         self.held: dict[int, ResponseHold | StreamHold] = {}
         self.sockets: dict[bytes, WebSocketSession] = {}
         """WebSockets by connection id."""
-        self.posting: dict[EventPoster, None] = {}
+        self.posting = Posting()
         """Requests of WebSockets in flight."""
         self._farewells = 0
         """Requests to gone links that are under way."""

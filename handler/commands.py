@@ -17,7 +17,7 @@ from .drain import Drain
 from .endpoints import bind
 from .exchange import Exchange
 from .publication import items_of_args
-from .values import check_tnet
+from .values import COUNTED, check_tnet
 
 __all__ = ["CommandSocket", "Commands", "Request", "RequestError", "failure", "parse_request", "success"]
 
@@ -65,7 +65,8 @@ def parse_request(payload: bytes) -> Request:
         ItemError: it has too many values to be decoded, whatever it is.
     """
     try:
-        check_tnet(payload)
+        if len(payload) > COUNTED:
+            check_tnet(payload)
         value = tnet.loads(payload)
     except tnet.FrameError as error:
         raise RequestError(str(error)) from error

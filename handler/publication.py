@@ -10,7 +10,7 @@ from gripproxy.grip import tnet
 from gripproxy.grip.bounds import BOUNDS, Bounds
 from gripproxy.grip.item import Item, ItemError, parse_json, parse_tnet
 
-from .values import check_json, check_tnet
+from .values import COUNTED, check_json, check_tnet
 
 __all__ = ["BadJson", "NoObject", "items_of_args", "items_of_json", "parse_long_message", "parse_message"]
 
@@ -56,9 +56,9 @@ def parse_long_message(data: bytes, topic: bytes | None, bounds: Bounds) -> Item
     """
     size = len(data) + len(topic or b"")
     bounds.check_message(size)
-    if data[:1] == b"J":
+    if size > COUNTED and data[:1] == b"J":
         check_json(data)
-    else:
+    elif size > COUNTED:
         check_tnet(data, 1 if data[:1] == b"T" else 0)
     item = parse_message(data, topic)
     bounds.check_item(item, size)
@@ -69,7 +69,8 @@ def items_of_json(body: bytes, bounds: Bounds = BOUNDS) -> list[Item]:
     """Return the items of a publish request's body. Raises BadJson, NoObject, or ItemError, also for what exceeds
     ``bounds``, whose text is the detail to answer. Nothing is published unless all items are right (docs/grip.md
     §5.5)."""
-    check_json(body)
+    if len(body) > COUNTED:
+        check_json(body)
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -12,10 +12,17 @@ from gripproxy.grip.response import Response
 from gripproxy.outages import BAD_ANSWER, LATE, RESET, TOO_LARGE
 from gripproxy.sessions.over_http import LastIds
 
-__all__ = ["RESPONSE_MAX", "EventPoster"]
+__all__ = ["ANSWERS_MAX", "RESPONSE_MAX", "EventPoster", "Posting"]
 
 RESPONSE_MAX: Final = 1_000_000
 """Bytes of an answer's body (docs/grip.md §10)."""
+
+ANSWERS_MAX: Final = 32 * 1024 * 1024
+"""Bytes of all answers of a worker that have begun and are not complete. Beyond it the largest is given up, as one is
+that is too large by itself: a thousand WebSockets whose backend stops in the middle would keep a gigabyte."""
+
+PIECE_COST: Final = 64
+"""Bytes that each piece of an answer counts for besides its content: pieces may have one byte each."""
 
 NEVER: Final = float("inf")
 
@@ -37,7 +44,7 @@ class PosterOwner(Protocol):
 class _Flight:
     """A request that is under way: its bytes, and what has come of the answer."""
 
-    __slots__ = ("backend", "complete", "deadline", "fresh", "parts", "request", "response", "size")
+    __slots__ = ("backend", "complete", "counted", "deadline", "fresh", "parts", "request", "response", "size")
 
     def __init__(self, request: bytes) -> None:
         self.request = request
@@ -45,9 +52,21 @@ class _Flight:
         self.response: Response | None = None
         self.parts: list[bytes] = []
         self.size = 0
+        self.counted = 0
+        """Bytes that ``Posting.size`` has of it."""
         self.complete = False
         self.fresh = False
         self.deadline = NEVER
+
+
+class Posting(dict["EventPoster", None]):
+    """Posters of a worker that have a request in flight; ``size`` is what their incomplete answers have, in bytes."""
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
 
 
 class EventPoster:
@@ -148,6 +167,7 @@ class EventPoster:
             self._failed(False, f"the backend answered events with more than {RESPONSE_MAX} bytes", TOO_LARGE)
             return
         if not flight.complete or response is None:
+            self._weigh(flight)
             return
         parts = flight.parts
         if parts:
@@ -157,6 +177,26 @@ class EventPoster:
             backend.release()
         if self.owner is not None:
             self.owner.on_answer(response)
+
+    def _weigh(self, flight: _Flight) -> None:
+        """Count an answer that is not complete; if all are too much, give up the largest."""
+        posting = self._pattern.worker.posting
+        size = flight.size + PIECE_COST * len(flight.parts)
+        posting.size += size - flight.counted
+        flight.counted = size
+        if posting.size > ANSWERS_MAX:
+            max(posting, key=EventPoster.weight).give_up()
+
+    def weight(self) -> int:
+        """Return what the answer in flight counts for, in bytes."""
+        return self._flight.counted if self._flight is not None else 0
+
+    def give_up(self) -> None:
+        """Fail the request in flight: its answer is the largest, and all are too much."""
+        flight = self._flight
+        if flight is not None and flight.backend is not None:
+            flight.backend.abort()
+        self._failed(False, f"answers to events have more than {ANSWERS_MAX} bytes in all, this one most", TOO_LARGE)
 
     def on_failed(self, why: str, stale: bool, clean: bool = True, kind: str = RESET) -> None:
         flight = self._flight
@@ -192,6 +232,9 @@ class EventPoster:
         self.tell(BAD_ANSWER, why, "events-later" if question else "dropped")
 
     def _end(self) -> _Flight | None:
-        self._pattern.worker.posting.pop(self, None)
+        posting = self._pattern.worker.posting
+        posting.pop(self, None)
         flight, self._flight = self._flight, None
+        if flight is not None:
+            posting.size -= flight.counted
         return flight

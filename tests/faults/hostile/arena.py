@@ -51,9 +51,9 @@ SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
         "ws_message_max": 262_144,
         "ws_over_http_message_max": 65_536,
         "stream_buffer_max": 65_536,
-        "buffers_max": 32_000_000,
+        "buffers_max": 24_000_000,
         "filter_output_max": 500_000,
-        "recovery_max": 8,
+        "recovery_max": 4,
     },
     "handler": {
         "id_cache_ttl": 60,
@@ -66,7 +66,7 @@ SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
         "connection_subscription_max": 10,
         "push_in_buffer_max": 4_000_000,
         "push_in_http_max_body_size": 500_000,
-        "worker_queue_max": 32_000_000,
+        "worker_queue_max": 16_000_000,
     },
 }
 """Configuration of the service: small bounds, which are reached, and whose sum fits any machine."""

@@ -335,6 +335,26 @@ async def socket_answers(field: Field) -> AsyncIterator[None]:
         yield
 
 
+async def half_answers(field: Field) -> AsyncIterator[None]:
+    """Answers to 60 WebSockets over HTTP that stop before their end, after 900 kB."""
+    begun = answer(bytes(999_000), *EVENTS)[:900_000]
+
+    async def half(request: Request, reader: Any, writer: asyncio.StreamWriter) -> bool:
+        if request.body.startswith(b"OPEN"):
+            writer.write(answer(b"OPEN\r\n", *EVENTS))
+            return True
+        writer.write(begun)
+        await writer.wait_closed()
+        return False
+
+    sockets = field.group(60, upgrade(field.behave("half", half)))
+    while True:
+        await sockets.fill()
+        for member in sockets.open:
+            member.send(frame(1, b"hello"))
+        yield
+
+
 async def direct_sockets(field: Field) -> AsyncIterator[None]:
     """Direct WebSockets that send frames against the rules, false accepts, and orders in numbers, to deaf clients."""
     order = b'c:{"type":"subscribe","channel":"direct-%d"}'
@@ -386,6 +406,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     "slow-drip": Attack(slow_drip, 0.5),
     "resets": Attack(resets, 0.5),
     "socket-answers": Attack(socket_answers, 0.5),
+    "half-answers": Attack(half_answers, 2.0),
     "direct-sockets": Attack(direct_sockets, 0.5),
 }
 """All attacks by name."""

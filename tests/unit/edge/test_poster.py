@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from gripproxy.edge import poster
 from gripproxy.edge.poster import RESPONSE_MAX
-from gripproxy.grip.frames import CLOSE, TEXT, close_payload
+from gripproxy.grip.frames import CLOSE, TEXT, close_payload, serialise
 from gripproxy.grip.item import Item, MessageFormat
-from tests.unit.edge.sockets import EVENTS, Talk
+from tests.unit.edge.sockets import EVENTS, GRIP, HANDSHAKE, Talk
 
 ONE = b"TEXT 3\r\none\r\n"
 
@@ -91,6 +92,51 @@ class TestAnswers:
         assert talk.backend.transport.aborted
         assert talk.client.aborted
         assert len(talk.house.worker.posting) == 0
+
+
+class TestAnswersInAll:
+    """Answers that are not complete are bounded together."""
+
+    BEGUN = b"HTTP/1.1 200 OK\r\n%bContent-Length: 500000\r\n\r\n" % EVENTS
+
+    def test_the_largest_is_given_up(self, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(poster, "ANSWERS_MAX", 300_000)
+        posting = talk.house.worker.posting
+        talk.says(TEXT, b"one")
+        other = talk.house.browser().says(HANDSHAKE).transport
+        behind = talk.house.pool.connect()
+        behind.take()
+        behind.says(b"HTTP/1.1 200 OK\r\n%b%bContent-Length: 6\r\n\r\nOPEN\r\n" % (EVENTS, GRIP))
+        other.take()
+        other.protocol.data_received(serialise(TEXT, b"one", mask=True))
+        talk.backend.says(self.BEGUN + b"." * 200_000)
+        behind.says(self.BEGUN + b"." * 90_000)
+        assert posting.size == 290_000 + 2 * poster.PIECE_COST
+        behind.says(b"." * 20_000)
+        assert talk.client.aborted
+        assert talk.backend.transport.aborted
+        assert not other.aborted
+        assert posting.size == 110_000 + 2 * poster.PIECE_COST
+        behind.leaves()
+        assert other.aborted
+        assert posting.size == 0
+
+    def test_pieces_of_one_byte_count_for_more(self, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(poster, "ANSWERS_MAX", 100 * poster.PIECE_COST)
+        talk.says(TEXT, b"one")
+        talk.backend.says(b"HTTP/1.1 200 OK\r\n%bTransfer-Encoding: chunked\r\n\r\n" % EVENTS)
+        talk.backend.says(b"1\r\n.\r\n" * 90)
+        assert not talk.client.aborted
+        talk.backend.says(b"1\r\n.\r\n" * 10)
+        assert talk.client.aborted
+
+    def test_what_is_complete_is_not_counted(self, talk: Talk) -> None:
+        talk.says(TEXT, b"one")
+        talk.backend.says(self.BEGUN + b"TEXT 7a112\r\nm:" + b"." * 100_000)
+        assert talk.house.worker.posting.size > 100_000
+        talk.backend.says(b"." * 399_984 + b"\r\n")
+        assert talk.house.worker.posting.size == 0
+        assert not talk.client.aborted
 
 
 class TestFailures:
