@@ -74,7 +74,9 @@ async def test_bad_items_are_skipped_and_counted(
 async def test_more_than_one_turn_and_then_nothing(tmp_path: pathlib.Path, push: zmq.Socket[bytes]) -> None:
     """The descriptor is edge-triggered: whoever stops at the bound of a turn is not woken again."""
     spec = f"ipc://{tmp_path}/pull"
-    async with handler(read_config(tmp_path, push_in_spec=spec), STREAM) as (_, worker):
+    # All are sent before any is read: ZeroMQ has to keep them.
+    config = read_config(tmp_path, push_in_spec=spec, push_in_buffer_max=0)
+    async with handler(config, STREAM) as (_, worker):
         push.connect(spec)
         count = 3 * TURN + 1
         for number in range(count):
