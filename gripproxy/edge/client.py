@@ -41,7 +41,6 @@ from gripproxy.tally import address
 
 if TYPE_CHECKING:
     from gripproxy.routes import Route
-    from gripproxy.worker import Worker
 
 __all__ = ["ClientConnection"]
 
@@ -57,18 +56,16 @@ class ClientConnection(Answering):
 
     __slots__ = ("_ahead", "_parser", "_queue")
 
-    def __init__(self, worker: Worker, secure: bool) -> None:
-        super().__init__(worker, secure)
-        self._parser: RequestParser | None = None
-        self._queue: deque[Request | BadRequest] | None = None
-        """What waits for its turn: requests, and behind them what is none."""
-        self._ahead = 0
-
     # --- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         worker = self._worker
         self.transport = transport
+        # Here and not in a constructor of its own, which would call another one for each client.
+        self._parser: RequestParser | None = None
+        self._queue: deque[Request | BadRequest] | None = None
+        """Requests that wait for their turn, and behind them the error of bytes that are no request."""
+        self._ahead = 0
         worker.connections += 1
         worker.accepted += 1
         worker.active[self] = None

@@ -336,10 +336,11 @@ class RequestParser:
                 return 0
             raise BadRequest(str(error)) from error
         if self._current is None:
-            if self._count > self._limit:
-                raise self._too_large()
-            if self._count and len(self._start) < START_KEPT:
-                self._start = (self._start + data).lstrip(b"\r\n")[:START_KEPT]
+            if self._count:
+                if self._count > self._limit:
+                    raise self._too_large()
+                if len(self._start) < START_KEPT:
+                    self._start = (self._start + data).lstrip(b"\r\n")[:START_KEPT]
         elif current is self._current:
             # Between its chunks a body may have extensions and trailers, which nobody gets to see.
             self._unseen = self._unseen + len(data) if current.size == size else 0

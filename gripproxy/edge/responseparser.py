@@ -53,11 +53,11 @@ _KINDS: Final = Names(lambda name: {b"content-length": LENGTH, b"transfer-encodi
 """Headers that say where the body ends."""
 
 
-def _may_be_interim(data: bytes) -> bool:
-    """Return whether ``data`` is the beginning of an interim response, or too little of a response to tell."""
-    if len(data) >= _STATUS_END:
-        return _INTERIM(data) is not None
-    return any(beginning.startswith(data[:10]) for beginning in _BEGINNINGS)
+def _may_be_interim(data: bytes, start: int) -> bool:
+    """Return whether at ``start`` of ``data`` an interim response begins, or too little of a response to tell."""
+    if len(data) - start >= _STATUS_END:
+        return _INTERIM(data, start) is not None
+    return any(beginning.startswith(data[start : start + 10]) for beginning in _BEGINNINGS)
 
 
 class BadResponse(ValueError):
@@ -212,19 +212,21 @@ class ResponseParser:
         own, which is at its end where the head is.
         """
         self._pending = b""
-        while _may_be_interim(data):
-            end = data.find(HEAD_END) + 4
+        start = 0
+        while _may_be_interim(data, start):
+            end = data.find(HEAD_END, start) + 4
             if end < 4:
-                if len(data) > INTERIM_MAX:
+                if len(data) - start > INTERIM_MAX:
                     raise BadResponse(f"the head of an interim response has more than {INTERIM_MAX} bytes")
-                self._pending = data
+                self._pending = data[start:]
                 return b""
             try:
-                self._parser.feed_data(data[:end])
+                self._parser.feed_data(data[start:end])
             except _STOPS as error:
                 self._stopped(error, data)
             self._parser = httptools.HttpResponseParser(self)
-            data = data[end:]
+            start = end
+        data = data[start:]
         self._odd = not data.startswith(b"HTTP/1.")
         return data
 
@@ -320,8 +322,10 @@ class ResponseParser:
         if size > RESPONSE_HEAD_MAX:
             raise BadResponse(f"its head has more than {RESPONSE_HEAD_MAX} bytes")
         self.begun = True
-        # What HTTP/1.0 means by a coding is not known for sure (RFC 9112 §6.1).
-        self.reusable = parser.should_keep_alive() and not (codings and parser.get_http_version() == "1.0")
+        self.reusable = parser.should_keep_alive()
+        if codings and parser.get_http_version() == "1.0":
+            # What HTTP/1.0 means by a coding is not known for sure (RFC 9112 §6.1).
+            self.reusable = False
         if not self._bodyless and code != 204 and code != 304:
             self.to_eof = not framed
             if not framed:

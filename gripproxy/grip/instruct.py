@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
@@ -159,18 +160,6 @@ def parse_instruct(response: Response, bounds: Bounds = BOUNDS) -> Instruct:
     :returns: the instruct, all values checked and defaults filled in.
     :raises InstructError: something in it has no meaning (docs/grip.md §3.7), or exceeds a bound.
     """
-    instruct = _read(response)
-    for channel in instruct.channels:
-        if len(channel.name) > bounds.channel:
-            raise InstructError(f"channel has a name of {bounds.of_channel(channel.name)}")
-        if channel.prev_id is not None and len(channel.prev_id) > bounds.id:
-            raise InstructError(f"channel has a prev-id of {bounds.of_id(channel.prev_id)}")
-    if instruct.meta and (fault := bounds.of_meta(instruct.meta)):
-        raise InstructError(f"connection has meta of {fault}")
-    return instruct
-
-
-def _read(response: Response) -> Instruct:
     grip: dict[bytes, list[bytes]] = {}
     kept: Headers = []
     content_type: bytes | None = None
@@ -191,7 +180,7 @@ def _read(response: Response) -> Instruct:
     if (values := get(b"grip-hold")) is not None:
         instruct.mode = _parse_mode(values[0])
     if (values := get(b"grip-channel")) is not None:
-        instruct.channels = _parse_channels(values)
+        instruct.channels = _parse_channels(values, bounds)
     if (values := get(b"grip-timeout")) is not None:
         timeout = _parse_seconds(values[0], "failed to parse Grip-Timeout", "Grip-Timeout has invalid value")
         instruct.timeout = max(timeout, HOLD_TIMEOUT_MIN)
@@ -201,6 +190,7 @@ def _read(response: Response) -> Instruct:
         instruct.keep_alive = _parse_keep_alive(value) if short else _parse_keep_alive.__wrapped__(value)
     if (values := get(b"grip-set-meta")) is not None:
         instruct.meta = _parse_meta(values)
+        _check_meta(instruct.meta, bounds)
     if (values := get(b"grip-link")) is not None:
         _parse_links(values, instruct)
     code, reason = response.code, response.reason
@@ -215,6 +205,9 @@ def _read(response: Response) -> Instruct:
         if response.code != 200:
             raise InstructError("response code for application/grip-instruct content must be 200")
         _parse_document(response.body, instruct)
+        for channel in instruct.channels:
+            _check_channel(channel, bounds)
+        _check_meta(instruct.meta, bounds)
         return instruct
     if (values := get(b"grip-expose-headers")) is not None:
         exposed = {name.lower() for name in split_list(values)}
@@ -265,13 +258,28 @@ def _parse_mode(value: bytes) -> Mode:
     raise InstructError("Grip-Hold must be set to either 'response' or 'stream'")
 
 
-def _parse_channels(values: list[bytes]) -> tuple[ChannelSpec, ...]:
+def _parse_channels(values: list[bytes], bounds: Bounds) -> tuple[ChannelSpec, ...]:
     channels = []
     for item in split_list(values):
         channel = _parse_channel(item) if len(item) <= _SHARED_LENGTH else _parse_channel.__wrapped__(item)
         if channel is not None:
+            # Names and ids are not longer than the item they are in.
+            if len(item) > bounds.least:
+                _check_channel(channel, bounds)
             channels.append(channel)
     return tuple(channels)
+
+
+def _check_channel(channel: ChannelSpec, bounds: Bounds) -> None:
+    if len(channel.name) > bounds.channel:
+        raise InstructError(f"channel has a name of {bounds.of_channel(channel.name)}")
+    if channel.prev_id is not None and len(channel.prev_id) > bounds.id:
+        raise InstructError(f"channel has a prev-id of {bounds.of_id(channel.prev_id)}")
+
+
+def _check_meta(meta: Mapping[bytes, bytes], bounds: Bounds) -> None:
+    if meta and (fault := bounds.of_meta(meta)):
+        raise InstructError(f"connection has meta of {fault}")
 
 
 @lru_cache(_SHARED)
