@@ -190,7 +190,7 @@ def parse_instruct(response: Response, bounds: Bounds = BOUNDS) -> Instruct:
         instruct.keep_alive = _parse_keep_alive(value) if short else _parse_keep_alive.__wrapped__(value)
     if (values := get(b"grip-set-meta")) is not None:
         instruct.meta = _parse_meta(values)
-        _check_meta(instruct.meta, bounds)
+        _check((), instruct.meta, bounds)
     if (values := get(b"grip-link")) is not None:
         _parse_links(values, instruct)
     code, reason = response.code, response.reason
@@ -205,9 +205,7 @@ def parse_instruct(response: Response, bounds: Bounds = BOUNDS) -> Instruct:
         if response.code != 200:
             raise InstructError("response code for application/grip-instruct content must be 200")
         _parse_document(response.body, instruct)
-        for channel in instruct.channels:
-            _check_channel(channel, bounds)
-        _check_meta(instruct.meta, bounds)
+        _check(instruct.channels, instruct.meta, bounds)
         return instruct
     if (values := get(b"grip-expose-headers")) is not None:
         exposed = {name.lower() for name in split_list(values)}
@@ -265,19 +263,17 @@ def _parse_channels(values: list[bytes], bounds: Bounds) -> tuple[ChannelSpec, .
         if channel is not None:
             # Names and ids are not longer than the item they are in.
             if len(item) > bounds.least:
-                _check_channel(channel, bounds)
+                _check((channel,), {}, bounds)
             channels.append(channel)
     return tuple(channels)
 
 
-def _check_channel(channel: ChannelSpec, bounds: Bounds) -> None:
-    if len(channel.name) > bounds.channel:
-        raise InstructError(f"channel has a name of {bounds.of_channel(channel.name)}")
-    if channel.prev_id is not None and len(channel.prev_id) > bounds.id:
-        raise InstructError(f"channel has a prev-id of {bounds.of_id(channel.prev_id)}")
-
-
-def _check_meta(meta: Mapping[bytes, bytes], bounds: Bounds) -> None:
+def _check(channels: tuple[ChannelSpec, ...], meta: Mapping[bytes, bytes], bounds: Bounds) -> None:
+    for channel in channels:
+        if len(channel.name) > bounds.channel:
+            raise InstructError(f"channel has a name of {bounds.of_channel(channel.name)}")
+        if channel.prev_id is not None and len(channel.prev_id) > bounds.id:
+            raise InstructError(f"channel has a prev-id of {bounds.of_id(channel.prev_id)}")
     if meta and (fault := bounds.of_meta(meta)):
         raise InstructError(f"connection has meta of {fault}")
 
