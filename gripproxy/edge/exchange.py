@@ -137,14 +137,18 @@ class Exchange:
             self._fail(403, "Client not allowed to send WebSocket events directly.")
             return
         if target.kind == "test":
-            if not request.complete:
-                self._fail(502, "Error while proxying to origin.", "The test target takes no streamed body.")
-                return
-            answer_test(self, forwarder.path(request.target), route.path_beg, self._kept_size)
+            self._pool = None
+            self._test()
             return
         server_name = host_name(forwarder.host(request.host)).decode("latin-1") if target.ssl else ""
         self._pool = self._worker.pool.host(target, server_name)
         self._pool.acquire(self, self._fresh)
+
+    def _test(self) -> None:
+        """Answer for the test target, unless more of the body is awaited."""
+        forwarder = self.forwarder
+        if forwarder is not None and self.client.exchange is self:
+            answer_test(self, self.request, forwarder, self._kept_size)
 
     def on_connected(self, connection: BackendConnection) -> None:
         self._backend = connection
@@ -184,6 +188,8 @@ class Exchange:
             assert self._kept is not None
             self._kept.append(data)
             self._worker.buffers.watch(self.client)
+            if self._pool is None:
+                self._worker.loop.call_soon(self._test)
             if self._kept_size > UPLOAD_WAIT_MAX:
                 self.client.pause()
             return
@@ -202,6 +208,8 @@ class Exchange:
                 self._backend.write(b"0\r\n\r\n")
             if self._way == WAITING:
                 self.deadline = self._worker.clock() + self._worker.config.proxy.response_timeout
+        elif self._pool is None:
+            self._worker.loop.call_soon(self._test)
 
     def buffered(self) -> int:
         """Return how many bytes wait for the backend, or of it: of the request's body, and of a coded response."""
@@ -408,12 +416,7 @@ class Exchange:
         try:
             instruct = parse_instruct(response, self._worker.bounds)
         except InstructError as error:
-            self._fail(
-                502,
-                "Error while proxying to origin.",
-                f"Failed to parse accept instructions: {error.detail}",
-                self._tell(BAD_ANSWER, error.detail, 502),
-            )
+            self.refuse(f"Failed to parse accept instructions: {error.detail}")
             return
         if instruct.mode is None and instruct.next is None:
             if any(channel.filters for channel in instruct.channels):
@@ -436,8 +439,7 @@ class Exchange:
 
     def _too_large(self) -> None:
         """More than may be buffered: a plain stream hold is passed through, anything else refused (§4.2)."""
-        route = self.route
-        assert route is not None
+        assert self.route is not None
         try:
             instruct = parse_instruct(Response(self._code, self._reason, self._headers), self._worker.bounds)
             streamable = passes_through(instruct, self._headers)
@@ -445,7 +447,7 @@ class Exchange:
             self.refuse(f"Failed to parse accept instructions: {error.detail}")
             return
         if not streamable:
-            target = route.targets[self._index]
+            target = self.route.targets[self._index]
             self.refuse(f"GRIP instruct response too large from {target.host}:{target.port}", TOO_LARGE)
             return
         if self._kept_size > GRIP_REQUEST_MAX:

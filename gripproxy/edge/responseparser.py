@@ -20,10 +20,13 @@ from gripproxy.edge.names import Names
 from gripproxy.edge.parser import LENGTH_MAX
 from gripproxy.grip.response import PHRASES
 
-__all__ = ["INTERIM_MAX", "RESPONSE_HEAD_MAX", "BadResponse", "ResponseParser"]
+__all__ = ["INTERIM_MAX", "LINES_MAX", "RESPONSE_HEAD_MAX", "BadResponse", "ResponseParser"]
 
 RESPONSE_HEAD_MAX: Final = 256 * 1024
 """Bytes the head of a backend's response may have."""
+
+LINES_MAX: Final = 1000
+"""Header lines of one head of a backend's response. As objects short lines take thirty times their bytes."""
 
 INTERIM_MAX: Final = 64 * 1024
 """Bytes the head of an interim response may have: they are looked through again with each piece that comes."""
@@ -203,7 +206,13 @@ class ResponseParser:
             self._parser.feed_data(data)
         except _STOPS as error:
             self._stopped(error, data)
+        if not self.begun and len(self._headers) > LINES_MAX:
+            raise self._too_many()
         return None
+
+    def _too_many(self) -> BadResponse:
+        lines, self._headers = len(self._headers), []
+        return BadResponse(f"its head has {lines} lines and more, at most {LINES_MAX} are taken")
 
     def _interims(self, data: bytes) -> bytes:
         """Parse interim responses, each when its head is complete; return the beginning of the final one.
@@ -238,9 +247,11 @@ class ResponseParser:
             self.rest = data[error.args[0] :]
         elif isinstance(error, httptools.HttpParserCallbackError):
             cause = error.__context__
-            if isinstance(cause, BadResponse):
-                raise cause from None
-            raise error
+            try:
+                raise (cause if isinstance(cause, BadResponse) else error) from None
+            finally:
+                # The frame is in the traceback: with these it would be a circle, which only the collector undoes.
+                del cause, error
         elif self.begun and not self.asked:
             # Complete, with something behind it: the answer stands, the connection does not.
             self.reusable = False
@@ -277,6 +288,8 @@ class ResponseParser:
         self._trailer = True
         if not self.asked:
             return
+        if len(self._headers) > LINES_MAX:
+            raise self._too_many()
         # Only the first head of what is fed is the one that is to be kept.
         new, self._new = self._new, b""
         parser = self._parser

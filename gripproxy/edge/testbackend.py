@@ -9,6 +9,8 @@ from gripproxy.grip.response import Response, phrase
 
 if TYPE_CHECKING:
     from gripproxy.edge.backend import Sink
+    from gripproxy.edge.forwarding import Forwarder
+    from gripproxy.edge.parser import Request
 
 __all__ = ["answer_test", "test_response"]
 
@@ -47,14 +49,19 @@ def test_response(target: bytes, path_beg: bytes | None, body_size: int) -> Resp
     return _answer(404, b"no such test resource\n")
 
 
-def answer_test(sink: Sink, target: bytes, path_beg: bytes | None, body_size: int) -> None:
-    """Give a sink the test target's answer as a backend connection would.
+def answer_test(sink: Sink, request: Request, forwarder: Forwarder, received: int) -> None:
+    """Give a sink the test target's answer as a backend connection would: when the body is there, or is too long.
 
     Args:
         sink: Gets head, body and end at once.
-        target: See ``test_response``, as for the others.
+        request: The client's.
+        forwarder: Of the route, which may rewrite the path.
+        received: Bytes of the request's body so far.
     """
-    answer = test_response(target, path_beg, body_size)
+    size = max(received, request.length)
+    if not request.complete and size <= BODY_MAX:
+        return
+    answer = test_response(forwarder.path(request.target), forwarder.route.path_beg, size)
     sink.on_head(answer.code, answer.reason, answer.headers)
     sink.on_body(answer.body)
     sink.on_complete()

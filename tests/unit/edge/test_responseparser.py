@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gripproxy.edge.responseparser import INTERIM_MAX, RESPONSE_HEAD_MAX, BadResponse, ResponseParser
+from gripproxy.edge.responseparser import (
+    INTERIM_MAX,
+    LINES_MAX,
+    RESPONSE_HEAD_MAX,
+    BadResponse,
+    ResponseParser,
+)
 
 
 class Responses:
@@ -200,6 +206,31 @@ class TestBadResponse:
             Responses().feed(large + b"\r\n")
         with pytest.raises(BadResponse, match="head has more than"):
             Responses().feed(start, *[line] * 400)
+
+    @pytest.mark.parametrize(
+        ("status", "end"), [(b"200 OK", b"\r\n"), (b"200 OK", b"a"), (b"103 Early Hints", b"\r\n")]
+    )
+    def test_a_head_has_a_bound_of_lines(self, status: bytes, end: bytes) -> None:
+        """Short lines take thirty times their bytes as objects: the bound in bytes alone allows megabytes."""
+        start = b"HTTP/1.1 %b\r\n" % status
+        fine = Responses().feed(start + b"a:b\r\n" * LINES_MAX + b"\r\n")
+        assert len(fine.told) == 1
+        bad = Responses()
+        with pytest.raises(BadResponse, match=f"its head has {LINES_MAX + 1} lines and more, at most {LINES_MAX}"):
+            bad.feed(start + b"a:b\r\n" * (LINES_MAX + 1) + end)
+        assert bad.told == []
+
+    def test_an_error_is_no_circle(self) -> None:
+        """What a bad head left behind is freed at once, not when the collector comes by."""
+        bad = Responses()
+        with pytest.raises(BadResponse) as caught:
+            bad.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775808\r\n\r\n")
+        names = set()
+        trace = caught.value.__traceback__
+        while trace is not None:
+            names |= {name for name, value in trace.tb_frame.f_locals.items() if value is caught.value}
+            trace = trace.tb_next
+        assert names <= {"caught"}
 
     def test_a_switch_that_was_asked_for(self) -> None:
         responses = Responses(upgrade=True)
