@@ -18,6 +18,7 @@ from gripproxy.grip.patch import PATCH_MAX
 from gripproxy.pipe import FRAME_BYTES, WRITE_AHEAD
 from gripproxy.sessions.answer import INSTRUCT_MAX
 from gripproxy.sessions.fanout import WAITING_BYTES
+from gripproxy.sessions.pacing import WAITING_BYTES as PACED_BYTES
 from gripproxy.sessions.sharing import TOTAL_MAX
 from handler.commands import MAX_WAITING as COMMANDS_KEPT
 from handler.control import MAX_CONNECTIONS
@@ -132,13 +133,18 @@ def _worker(config: Config) -> Footprint:
             Term("meta of sessions", "clients * `meta_max`", clients * handler.meta_max),
             Term(
                 "items that wait in a session for its filters or its backend",
-                "clients * `stream_buffer_max`",
-                clients * proxy.stream_buffer_max,
+                "clients * 2 * `stream_buffer_max`",
+                clients * 2 * proxy.stream_buffer_max,
             ),
             Term("waiting for peers that do not read", "`buffers_max`", proxy.buffers_max),
             Term("the message of a WebSocket in work", "`ws_message_max` + 256 KiB", proxy.ws_message_max + READ),
             Term("answers to WebSockets' events", "32 MiB", ANSWERS_MAX),
             Term("items behind a fan-out", "32 MiB + `item_max`", WAITING_BYTES + item),
+            Term(
+                "deliveries at a limited rate",
+                "32 MiB + `item_max`, nothing without `message_rate`",
+                PACED_BYTES + item if handler.message_rate > 0 else 0,
+            ),
             Term(
                 "results of filters and patches in work",
                 "32 MiB + `filter_output_max`",

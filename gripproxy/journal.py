@@ -232,5 +232,5 @@ class Journal:
     def deliveries_dropped(self, count: int) -> None:
         """Deliveries were not made because too many waited; one line for the first of them."""
         if not self.dropped:
-            log.warning("deliveries dropped: more than message_hwm wait")
+            log.warning("deliveries dropped: more than message_hwm, or than 32 MiB, wait")
         self.dropped += count

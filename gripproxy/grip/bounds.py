@@ -13,8 +13,9 @@ from typing import Final, Protocol, Self
 import orjson
 
 from .item import Item, ItemError
+from .patch import PATCH_MAX
 
-__all__ = ["BOUNDS", "META_NAMES_MAX", "Bounds", "Settings", "size_of", "size_of_item"]
+__all__ = ["BOUNDS", "META_NAMES_MAX", "Bounds", "Settings", "memory_of_item", "size_of", "size_of_item"]
 
 META_NAMES_MAX: Final = 256
 """Values that meta may have: each costs some 200 bytes besides its own."""
@@ -110,6 +111,24 @@ def size_of(pairs: Iterable[tuple[bytes, bytes]]) -> int:
 
 def _fault(count: int, most: int, key: str) -> str:
     return f"{count} bytes, at most {most} are allowed ({key})" if count > most else ""
+
+
+def memory_of_item(item: Item) -> int:
+    """Return the bytes for which an item counts while it waits for sessions.
+
+    All its formats exist for as long as one of them is waited with. A patch counts as the largest there may be, so that
+    it need not be measured.
+    """
+    size = size_of(item.meta.items()) if item.meta else 0
+    if (response := item.response) is not None:
+        size += size_of(response.headers) + len(response.body or b"")
+        if response.patch is not None:
+            size += PATCH_MAX
+    if item.stream is not None:
+        size += len(item.stream.content)
+    if item.message is not None:
+        size += len(item.message.content or b"")
+    return size
 
 
 def size_of_item(item: Item) -> int:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from gripproxy.grip.bounds import memory_of_item
 from gripproxy.grip.deflate import Parameters, frame_shared
 from gripproxy.grip.frames import BINARY, PING, PONG, TEXT
 from gripproxy.grip.item import Item, MessageFormat, StreamFormat
-from gripproxy.grip.patch import PATCH_MAX
 from gripproxy.grip.stats import contents
 from gripproxy.pipe import RESPONSE, SOCKET, STREAM
 from gripproxy.sessions.channels import Channel, Lane, PlainSession, Session, Subscription
@@ -58,7 +58,7 @@ MAX_WAITING: Final = 10_000
 """Items that may wait behind yielded fan-outs. Beyond it the pipe is not read: the handler's queue has the policy."""
 
 WAITING_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of their contents, with the same policy; what was read already may exceed it by a frame of the pipe."""
+"""Bytes of these items, with the same policy; what was read already may exceed it by a frame of the pipe."""
 
 OPCODES: Final = {"text": TEXT, "binary": BINARY, "ping": PING, "pong": PONG}
 """Frame opcodes by message type (docs/grip.md §5.1)."""
@@ -175,7 +175,7 @@ class Fanout:
     def _wait(self, queue: deque[Item], item: Item) -> None:
         queue.append(item)
         self._waiting += 1
-        self._waiting_bytes += _size(item)
+        self._waiting_bytes += memory_of_item(item)
         if (self._waiting > MAX_WAITING or self._waiting_bytes > WAITING_BYTES) and not self._paused:
             self._paused = True
             self._pause(True)
@@ -458,7 +458,7 @@ class Fanout:
         while queue:
             item = queue.popleft()
             self._waiting -= 1
-            self._waiting_bytes -= _size(item)
+            self._waiting_bytes -= memory_of_item(item)
             self._deliver(channel, item)
             if channel.queue is not None:
                 # Another fan-out of several turns has begun.
@@ -469,9 +469,3 @@ class Fanout:
             self._pause(False)
         if channel.queue is None:
             self._flush_now(channel)
-
-
-def _size(item: Item) -> int:
-    """Return the bytes of an item's contents; a patch counts as the largest there may be."""
-    size = sum([len(content or b"") for content in contents(item)])
-    return size + PATCH_MAX if item.response is not None and item.response.patch is not None else size

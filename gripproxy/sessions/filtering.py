@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
+from gripproxy.grip.bounds import memory_of_item
 from gripproxy.grip.filters import (
     DELIVERY,
     DROP,
@@ -23,8 +24,6 @@ from gripproxy.grip.filters import (
     run_filters,
 )
 from gripproxy.grip.item import Item
-from gripproxy.grip.patch import PATCH_MAX
-from gripproxy.grip.stats import contents
 from gripproxy.sessions.channels import Session, Subscription
 from gripproxy.sessions.keeper import Keeper
 
@@ -166,15 +165,10 @@ class FilterQueue:
                 self._session.keeper.table.ledger.dropped("filter-queue")
                 return False
             self._waiting.append((subscription, item, last))
-            self._size += self._size_of(item)
+            self._size += memory_of_item(item)
             return True
         self._run(subscription, item, last)
         return True
-
-    def _size_of(self, item: Item) -> int:
-        if item.response is not None and item.response.patch is not None:
-            return PATCH_MAX
-        return len(contents(item)[self._session.mode] or b"")
 
     @property
     def full(self) -> bool:
@@ -247,7 +241,7 @@ class FilterQueue:
             # What waits behind it follows it: that comes from the backend, with it.
             kept = [w for w in self._waiting if not isinstance(w, tuple) or w[0] is not subscription]
             self._waiting = deque(kept)
-            self._size = sum([self._size_of(w[1]) for w in kept if isinstance(w, tuple)])
+            self._size = sum([memory_of_item(w[1]) for w in kept if isinstance(w, tuple)])
         session.refused(subscription, item, last, text)
 
     def _settle(self, subscription: Subscription, item: Item, last: bytes | None, verdict: Verdict) -> None:
@@ -299,7 +293,7 @@ class FilterQueue:
         while self._waiting and not self._busy and not session.over:
             waiting = self._waiting.popleft()
             if isinstance(waiting, tuple):
-                self._size -= self._size_of(waiting[1])
+                self._size -= memory_of_item(waiting[1])
                 self._run(*waiting)
             else:
                 waiting()

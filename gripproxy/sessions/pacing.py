@@ -8,24 +8,31 @@ from functools import partial
 from math import ceil
 from typing import Final
 
+from gripproxy.grip.bounds import memory_of_item
 from gripproxy.grip.item import Item
 from gripproxy.sessions.channels import Session, Subscription
 from gripproxy.sessions.turns import TURN_TIME
 
-__all__ = ["INTERVAL", "Pacer"]
+__all__ = ["DELIVERY", "INTERVAL", "WAITING_BYTES", "Pacer"]
 
 INTERVAL: Final = 0.025
 """Seconds between two batches of deliveries."""
+
+WAITING_BYTES: Final = 32 * 1024 * 1024
+"""Bytes that may wait in all queues together; once there are more, further deliveries are dropped and counted."""
+
+DELIVERY: Final = 80
+"""Bytes of a delivery that waits. Its item is counted once, however many sessions it waits for."""
 
 
 class Pacer:
     """Queues of deliveries, one per route id, served in turn.
 
-    ``rate`` is deliveries per second, at least 1, ``hwm`` the most that may wait per queue (0: no limit, which is
-    the operator's choice); ``arm(seconds, callback)`` is the loop's call_later; ``overflow(count)`` is told of
-    deliveries that were dropped; ``clock()`` is the loop's time in seconds: a batch that takes long goes on in the next
-    turn of the loop; ``failed(session, error)`` is called when something goes wrong for one session, while the
-    exception is handled. A delivery weighs its block count, or 1.
+    ``rate`` is deliveries per second, at least 1, ``hwm`` the most that may wait per queue (0: as many as
+    ``WAITING_BYTES`` allows for all queues); ``arm(seconds, callback)`` is the loop's call_later; ``overflow(count)``
+    is told of deliveries that were dropped; ``clock()`` is the loop's time in seconds: a batch that takes long goes
+    on in the next turn of the loop; ``failed(session, error)`` is called when something goes wrong for one session,
+    while the exception is handled. A delivery weighs its block count, or 1.
     """
 
     def __init__(
@@ -45,15 +52,26 @@ class Pacer:
         self._overflow = overflow
         self._queues: dict[bytes, deque[tuple[Subscription, Item, int]]] = {}
         self._waiting: dict[bytes, int] = {}
+        self._items: dict[int, tuple[int, int]] = {}
+        """Deliveries that wait and bytes, by id of the item, which its deliveries keep."""
+        self._size = 0
         self._running = False
         self.delivered = 0
 
     def put(self, key: bytes, subscription: Subscription, item: Item, weight: int) -> bool:
         """Queue one delivery of a route id (empty: of all routes without one). Returns False if it was dropped."""
         waiting = self._waiting.get(key, 0)
-        if self._hwm and waiting + weight > self._hwm:
+        if (self._hwm and waiting + weight > self._hwm) or self._size > WAITING_BYTES:
             self._overflow(1)
             return False
+        known = self._items.get(id(item))
+        if known is None:
+            size = memory_of_item(item)
+            self._items[id(item)] = (1, size)
+            self._size += DELIVERY + size
+        else:
+            self._items[id(item)] = (known[0] + 1, known[1])
+            self._size += DELIVERY
         self._waiting[key] = waiting + weight
         queue = self._queues.get(key)
         if queue is None:
@@ -77,6 +95,7 @@ class Pacer:
             queue = self._queues.pop(key)
             subscription, item, weight = queue.popleft()
             left -= weight
+            self._taken(item)
             if queue:
                 self._queues[key] = queue
                 self._waiting[key] -= weight
@@ -96,6 +115,15 @@ class Pacer:
             self._arm(INTERVAL, self._run)
         else:
             self._arm(INTERVAL, self._rest)
+
+    def _taken(self, item: Item) -> None:
+        """A delivery of the item waits no longer."""
+        times, size = self._items.pop(id(item))
+        self._size -= DELIVERY
+        if times > 1:
+            self._items[id(item)] = (times - 1, size)
+        else:
+            self._size -= size
 
     def _rest(self) -> None:
         self._running = False

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final, Protocol
 
+from gripproxy.grip.bounds import memory_of_item
 from gripproxy.grip.item import Item
 from gripproxy.sessions.channels import Subscription
 from gripproxy.sessions.keeper import Keeper, Updatable
@@ -90,7 +91,8 @@ class Recovering(Updatable, Protocol):
 class Recovery:
     """The state of one session's recovery.
 
-    While ``asking``, items wait, at most ``keeper.queue_max``. ``behind``: the client does not read, and has missed
+    While ``asking``, items wait: at most ``keeper.queue_max``, and no more once they have ``keeper.buffer_max`` bytes.
+    The backend is asked for further ones after its answer. ``behind``: the client does not read, and has missed
     something by that. ``owner`` is the session.
     """
 
@@ -108,6 +110,7 @@ class Recovery:
         "_parts",
         "_queue",
         "_silent",
+        "_size",
         "asking",
         "behind",
         "newer",
@@ -143,6 +146,8 @@ class Recovery:
         self._late: set[bytes] | None = None
         """The same, of items that came during the question under way."""
         self._queue: list[tuple[bytes, Item]] | None = None
+        self._size = 0
+        """Bytes of the items in it."""
         self._heard = 0.0
         self._silent: set[bytes] | None = None
         """Channels with ids that had no item since the countdown began; None if any item will do."""
@@ -218,15 +223,18 @@ class Recovery:
         queue = self._queue
         if queue is None:
             queue = self._queue = []
-        most = self.owner.keeper.queue_max
+            self._size = 0
+        keeper = self.owner.keeper
+        most = keeper.queue_max
         # A close has no id to be missed by, so there is a place for it.
-        if len(queue) >= most and (action != "close" or len(queue) > most):
+        if (len(queue) >= most or self._size > keeper.buffer_max) and (action != "close" or len(queue) > most):
             self._again = True
             if self._late is None:
                 self._late = set()
             self._late.add(subscription.channel.name)
             return False
         queue.append((subscription.channel.name, item))
+        self._size += memory_of_item(item)
         return True
 
     # --- questions

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gripproxy.buffers import own_share
+from gripproxy.grip.bounds import memory_of_item
 from gripproxy.grip.instruct import KeepAlive
 from gripproxy.grip.item import Item
 from gripproxy.grip.links import NextLink
@@ -79,7 +80,7 @@ OPENED: Final = Response(0, b"")
 class _Slow:
     """What waits for a client that does not read, and what waits until the stream has begun."""
 
-    __slots__ = ("blocked", "early", "parts", "sharers", "size")
+    __slots__ = ("blocked", "early", "early_size", "parts", "sharers", "size")
 
     def __init__(self) -> None:
         self.blocked = False
@@ -88,6 +89,7 @@ class _Slow:
         self.parts: list[bytes] = []
         self.size = 0
         self.early: list[tuple[Subscription, Item]] = []
+        self.early_size = 0
 
 
 class StreamHold(Hold[StreamTerms]):
@@ -149,7 +151,7 @@ class StreamHold(Hold[StreamTerms]):
         if slow is not None:
             if slow.blocked:
                 self._slow = slow
-            early, slow.early = slow.early, []
+            early, slow.early, slow.early_size = slow.early, [], 0
             for subscription, item in early:
                 self.deliver(subscription, item)
         self._settle()
@@ -172,12 +174,14 @@ class StreamHold(Hold[StreamTerms]):
             return False
         if self._opening is not None:
             # Confirmed channels deliver while others are still asked for.
-            if self._slow is None:
-                self._slow = _Slow()
-            if len(self._slow.early) >= self.keeper.queue_max:
-                self.keeper.table.ledger.dropped("unconfirmed")
+            slow, keeper = self._slow, self.keeper
+            if slow is None:
+                slow = self._slow = _Slow()
+            if len(slow.early) >= keeper.queue_max or slow.early_size > keeper.buffer_max:
+                keeper.table.ledger.dropped("unconfirmed")
                 return False
-            self._slow.early.append((subscription, item))
+            slow.early.append((subscription, item))
+            slow.early_size += memory_of_item(item)
             return True
         if published.action == "close":
             if not concerns(self, subscription, item):

@@ -65,7 +65,7 @@ class TestTerms:
                 {"client_maxconn", "workers"} if "clients" in term.how else set()
             )
             assert keys <= KEYS
-            for name in keys - {"id_cache_ttl", "item_max", "https_ports"}:
+            for name in keys - {"id_cache_ttl", "item_max", "https_ports", "message_rate"}:
                 named.setdefault(name, set()).add(term.what)
         for name, terms in named.items():
             after = footprints(configured(tmp_path / "b", **given | {name: 2 * values[name]}))[kind]
@@ -86,6 +86,12 @@ class TestTerms:
             "messages of 4 SUB publishers",
             "requests of 4 peers of the command port",
         }
+
+    def test_deliveries_wait_only_where_their_rate_is_limited(self, tmp_path: pathlib.Path) -> None:
+        what = "deliveries at a limited rate"
+        assert size(footprints(configured(tmp_path / "a", message_rate=-1))["worker"], what) == 0
+        limited = footprints(configured(tmp_path / "b", message_rate=100, item_max=2000))["worker"]
+        assert size(limited, what) == 32 * 1024 * 1024 + 2000
 
     def test_what_zeromq_keeps_is_bounded_in_bytes_by_its_key(self, tmp_path: pathlib.Path) -> None:
         ports = {"push_in_spec": "tcp://127.0.0.1:5560", "item_max": 250_000}

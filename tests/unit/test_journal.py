@@ -223,7 +223,7 @@ class TestCounters:
         worker.deliveries_dropped(2)
         worker.deliveries_dropped(3)
         assert worker.dropped == 5
-        assert lines.take() == [(WARNING, "deliveries dropped: more than message_hwm wait")]
+        assert lines.take() == [(WARNING, "deliveries dropped: more than message_hwm, or than 32 MiB, wait")]
 
     def test_ids_are_of_this_worker_and_this_start(self, worker: Worker) -> None:
         assert worker.connection_id(255) == b"gripproxy:1-%x-ff" % (worker.epoch // 1_000_000)

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gripproxy.grip.bounds import BOUNDS, META_NAMES_MAX, Bounds, size_of_item
+from gripproxy.grip.bounds import BOUNDS, META_NAMES_MAX, Bounds, memory_of_item, size_of_item
 from gripproxy.grip.item import Item, ItemError, MessageFormat, ResponseFormat, StreamFormat
+from gripproxy.grip.patch import PATCH_MAX
 
 SMALL = Bounds(4, 3, 10, 100)
 
@@ -70,3 +71,13 @@ def test_the_size_of_an_item_is_all_that_is_in_it() -> None:
     assert size_of_item(item) == len(b"ch12OKA12bodystrmsgkv")
     patch = ResponseFormat("send", 200, b"", [], None, [{"op": "test"}])
     assert size_of_item(Item(b"", response=patch)) == len(b'[{"op":"test"}]')
+
+
+def test_an_item_that_waits_counts_with_all_its_formats() -> None:
+    response = ResponseFormat("send", 200, b"OK", [(b"A", b"12")], b"body")
+    item = Item(b"ch", b"1", b"2", response, StreamFormat("send", b"str"), MessageFormat("send", "text", b"msg"))
+    item.meta = {b"k": b"v"}
+    assert memory_of_item(item) == len(b"A12bodystrmsgkv")
+    patch = ResponseFormat("send", 200, b"", [], None, [{"op": "test"}])
+    assert memory_of_item(Item(b"", response=patch)) == PATCH_MAX
+    assert memory_of_item(Item(b"", message=MessageFormat("send", "ping"))) == 0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gripproxy.grip import template as template_module
 from gripproxy.grip.template import DIRECTIVES_MAX, DirectiveError, DirectiveLimit, Template
 
 
@@ -66,6 +69,26 @@ def test_what_comes_first_is_reported_first() -> None:
         Template(b"%(a)s %").values(none)
     with pytest.raises(DirectiveError, match="Expected directive after '%' at position 6"):
         Template(b"%(a)s %").values(value)
+
+
+SLOW = re.compile(rb"(?:[^%]|%%)*+")
+"""What a literal is, step by step."""
+
+
+@given(st.text(alphabet="%%%(a)sI\\ \n", max_size=20).map(str.encode), st.booleans())
+def test_literals_are_those_found_step_by_step(text: bytes, more: bool) -> None:
+    def outcome() -> tuple[bytes, int, int, str]:
+        template = Template(text, more=more, offset=7)
+        try:
+            values = template.values(value)
+        except DirectiveError as error:
+            return b"", template.used, template.memory, str(error)
+        return template.render(values), template.used, template.memory, ""
+
+    found = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(template_module, "_LITERAL", SLOW)
+        assert outcome() == found
 
 
 @given(st.text(alphabet="%(a)sI\\ ", max_size=30).map(str.encode), st.integers(0, 30))

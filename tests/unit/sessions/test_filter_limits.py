@@ -15,6 +15,7 @@ from gripproxy.sessions.response import ResponseHold, ResponseTerms
 from gripproxy.sessions.stream import StreamHold, StreamTerms
 from tests.unit.sessions.doubles import Client, House, Socket, Want, chunks, text, want
 from tests.unit.sessions.test_reliable import Stream, held
+from tests.unit.sessions.test_reliable_socket import QUESTION, Talk, event, item, messages, subscribe, texts
 
 
 @pytest.fixture
@@ -218,6 +219,97 @@ class TestRefused:
         (what, _), (_, payload) = socket.heard()
         assert (what, payload) == ("note", META[b"m"])
         assert socket.house.table.ledger.unsent == {"filter-limit": 1}
+
+
+class TestRefusedByAReliableWebSocket:
+    """The client has item 1; item 2 is refused."""
+
+    @pytest.fixture
+    def talk(self) -> Talk:
+        talk = Talk().open(subscribe(1, b"ch", "var-subst"))
+        talk.session.meta = META
+        talk.heard()
+        return talk
+
+    def notes(self, talk: Talk) -> tuple[list[Any], list[Any]]:
+        """What the client got since the last time, and what was noted about it."""
+        log = talk.heard()
+        return [entry for entry in log if entry[0] != "note"], [entry for entry in log if entry[0] == "note"]
+
+    def test_has_the_item_from_its_backend_and_is_asked_once(self, talk: Talk) -> None:
+        talk.publish(item(2, content=LONG))
+        frames, notes = self.notes(talk)
+        assert frames == []
+        assert notes == [
+            ("note", "filter error: var-subst: result of 2000000 bytes; filter_output_max is 1000000"),
+        ]
+        talk.updates()
+        assert talk.posted() == [(QUESTION, ((b"ch", b"1"),))]
+        talk.answer(messages(2), subscribe(2, b"ch", "var-subst"))
+        talk.updates()
+        # After an answer that brought something there may be more, unless it ends with the newest that has arrived.
+        assert talk.posted() == []
+        assert self.notes(talk) == (texts(2), [])
+        talk.publish(item(2, content=LONG), item(3))
+        talk.updates()
+        assert self.notes(talk) == (texts(3), [])
+        assert talk.posted() == []
+        assert talk.house.table.ledger.unsent == {"filter-limit": 1}
+
+    def test_believes_a_backend_that_does_not_have_the_item(self, talk: Talk) -> None:
+        talk.publish(item(2, content=LONG))
+        talk.updates()
+        assert talk.posted() == [(QUESTION, ((b"ch", b"1"),))]
+        talk.answer(subscribe(1, b"ch", "var-subst"))
+        talk.updates()
+        assert talk.posted() == []
+        # It goes on from where the backend says it is.
+        talk.publish(item(3, 1))
+        assert self.notes(talk)[0] == texts(3)
+        talk.updates()
+        assert talk.posted() == []
+        assert not talk.session.over
+
+    def test_what_follows_it_waits_for_the_answer(self, talk: Talk) -> None:
+        talk.publish(item(2, content=LONG), item(3))
+        talk.updates()
+        talk.publish(item(4))
+        assert self.notes(talk)[0] == []
+        assert talk.posted() == [(QUESTION, ((b"ch", b"1"),))]
+        talk.answer(messages(2, 3), subscribe(3, b"ch", "var-subst"))
+        assert self.notes(talk)[0] == texts(2, 3, 4)
+        talk.updates()
+        assert talk.posted() == []
+
+    def test_what_waits_behind_it_in_a_filter_is_had_with_it(self) -> None:
+        """A filter that asks has let later items in before the refusal is known."""
+        talk = Talk().open(subscribe(1, b"ch", "http-check", "var-subst"))
+        talk.session.meta = {**META, b"url": b"/check"}
+        talk.publish(item(2, content=LONG), item(3))
+        [(_, reply)] = talk.house.asks
+        talk.house.asks.clear()
+        reply(filters.AskAnswer(204, [], b""))
+        assert talk.house.asks == []
+        talk.updates()
+        assert talk.posted() == [(QUESTION, ((b"ch", b"1"),))]
+        talk.answer(messages(2, 3), subscribe(3, b"ch", "http-check", "var-subst"))
+        assert self.notes(talk)[0] == texts(2, 3)
+        talk.updates()
+        assert talk.posted() == []
+
+    def test_a_refusal_during_a_question_is_had_with_its_answer_or_asked_for_then(self, talk: Talk) -> None:
+        talk.publish(item(3))
+        talk.updates()
+        assert talk.posted() == [(QUESTION, ((b"ch", b"1"),))]
+        talk.publish(item(4, content=LONG))
+        talk.answer(messages(2, 3), subscribe(3, b"ch", "var-subst"))
+        assert self.notes(talk)[0] == texts(2, 3)
+        talk.updates()
+        assert talk.posted() == [(QUESTION, ((b"ch", b"3"),))]
+        talk.answer(event(b"m:4"), subscribe(4, b"ch", "var-subst"))
+        talk.updates()
+        assert self.notes(talk)[0] == texts(4)
+        assert talk.posted() == []
 
 
 class TestActions:

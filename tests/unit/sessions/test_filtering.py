@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gripproxy.grip.filters import AskAnswer
-from gripproxy.grip.item import Item, StreamFormat
+from gripproxy.grip.item import Item, ResponseFormat, StreamFormat
 from gripproxy.grip.response import Response
 from gripproxy.sessions.stream import StreamHold, StreamTerms
 from tests.unit.sessions.doubles import Client, House, Want, chunks, close, text, want
@@ -145,6 +145,18 @@ class TestBound:
             reply(house, UNCHANGED)
         assert house.asks == []
         assert len(client.take()) == 4
+        assert house.table.ledger.unsent == {"filter-queue": 1}
+
+    def test_an_item_that_waits_counts_with_its_other_formats(self) -> None:
+        """They exist for as long as the one that is waited with."""
+        house = House(buffer_max=10_000)
+        client = stream(house)
+        long = Item(b"ch", response=ResponseFormat(body=b"x" * 10_001), stream=StreamFormat("send", b"b"))
+        house.publish(text(b"a"), long, text(b"c"))
+        for _ in range(2):
+            reply(house, UNCHANGED)
+        assert house.asks == []
+        assert client.take() == [chunks(b"a"), chunks(b"b")]
         assert house.table.ledger.unsent == {"filter-queue": 1}
 
 

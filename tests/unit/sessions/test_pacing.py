@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gripproxy.grip.item import Item
-from gripproxy.sessions.pacing import INTERVAL, Pacer
+from gripproxy.sessions import pacing
+from gripproxy.sessions.pacing import DELIVERY, INTERVAL, Pacer
 from gripproxy.sessions.turns import TURN_TIME
 from tests.unit.sessions.doubles import House, Listener, text
 
@@ -172,6 +173,50 @@ class TestBound:
         paced = Paced(40)
         session = paced.listener()
         assert all(paced.put(session, b"x") for _ in range(1000))
+
+
+class TestBytes:
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(pacing, "WAITING_BYTES", 1000)
+
+    def test_are_bounded_over_all_queues(self) -> None:
+        paced = Paced(40)
+        session = paced.listener()
+        taken = [paced.put(session, b"x" * 400, key) for key in (b"a", b"b", b"c", b"d")]
+        assert taken == [True, True, True, False]
+        assert paced.dropped == [1]
+
+    def test_as_many_as_the_bound_leave_room(self) -> None:
+        paced = Paced(40)
+        session = paced.listener()
+        assert paced.put(session, b"x" * (1000 - DELIVERY))
+        assert paced.put(session, b"y")
+        assert not paced.put(session, b"z")
+
+    def test_an_item_counts_once_for_all_sessions(self) -> None:
+        paced = Paced(40)
+        session = paced.listener()
+        item = text(b"x" * 800)
+        taken = [paced.pacer.put(b"", session.subscriptions[0], item, 1) for _ in range(4)]
+        assert taken == [True, True, True, False]
+        # It is there until the last of its deliveries.
+        paced.timer.fire()
+        assert paced.pacer.put(b"", session.subscriptions[0], item, 1)
+        assert not paced.put(session, b"y")
+
+    def test_what_was_delivered_makes_room(self) -> None:
+        paced = Paced(40)
+        session = paced.listener()
+        for _ in range(5):
+            assert paced.put(session, b"x" * 2000)
+            assert not paced.put(session, b"y")
+            paced.timer.fire()
+
+    def test_deliveries_count_too(self) -> None:
+        paced = Paced(40)
+        session = paced.listener()
+        assert sum(paced.put(session, b"") for _ in range(100)) == 1000 // DELIVERY + 1
 
 
 class TestSessions:

@@ -197,6 +197,21 @@ class TestQuestions:
         session.answer(want(b"ch", b"1"))
         assert session.taken() == [*[b"%d" % n for n in range(2, 102)], b"close"]
 
+    def test_bytes_that_wait_are_bounded_and_the_rest_is_asked_for(self, house: House) -> None:
+        """At most 1,000: one more item may wait with exactly so many, and a close always."""
+        session = self.asking(house)
+        long = b"x" * 500
+        house.publish(*[text(long, b"%d" % n, b"%d" % (n - 1)) for n in range(2, 7)], close())
+        session.answer(want(b"ch", b"1"))
+        assert session.taken() == [long, long, long, b"close"]
+        assert session.waits
+        session.ask()
+        assert session.asked == [((b"ch", b"4"),)]
+        house.publish(text(long, b"7", b"6"))
+        session.answer(want(b"ch", b"6"))
+        assert session.taken() == [long]
+        assert not session.waits
+
     def test_a_hint_that_cannot_wait_is_not_forgotten(self, house: House) -> None:
         session = self.asking(house)
         house.publish(*[text(b"%d" % n, b"%d" % n, b"%d" % (n - 1)) for n in range(2, 102)], HINT)

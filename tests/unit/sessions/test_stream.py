@@ -83,6 +83,14 @@ class TestOpening:
         house.table.confirmed(b"b", 2, None)
         assert stream.take() == [BEGIN, *[chunks(b"x")] * house.keeper.queue_max]
 
+    def test_only_so_many_bytes_wait(self, house: House) -> None:
+        stream = Stream(house, want(b"a"), want(b"b"))
+        house.table.confirmed(b"a", 1, None)
+        house.publish(*[text(size * b"x", channel=b"a") for size in (600, 400, 1, 1)])
+        house.table.confirmed(b"b", 2, None)
+        assert stream.take() == [BEGIN, chunks(600 * b"x"), chunks(400 * b"x"), chunks(b"x")]
+        assert house.table.ledger.unsent == {"unconfirmed": 1}
+
     def test_a_close_that_waited_is_the_end(self, house: House) -> None:
         stream = Stream(house, want(b"a"), want(b"b"))
         house.table.confirmed(b"a", 1, None)
