@@ -15,7 +15,7 @@ SPLIT := -n $(JOBS) --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install dev run flask django reliable chat-express chat-python test soak unit lint format types test-oracle test-browser test-clients test-spark autobahn autobahn-limits bench bench-smoke clean
+.PHONY: help install dev run flask django reliable chat-express chat-python test test-mutants soak unit lint format types test-oracle test-browser test-clients test-spark autobahn autobahn-limits bench bench-smoke clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,7 +84,12 @@ chat-python: $(STAMPS)/examples ## the same chat with Flask
 test: $(STAMPS)/dev ## unit tests, then end-to-end and wire tests against gripproxy, then fault tests
 	$(BIN)/python -m pytest $(SPLIT) tests/unit $(ARGS)
 	$(BIN)/python -m pytest $(SPLIT) tests/e2e tests/wire $(ARGS)
-	$(BIN)/python -m pytest tests/faults $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ] # 5: ARGS chose none
+	$(BIN)/python -m pytest tests/faults $(MUTANTS:%=--ignore=%) $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ] # 5: ARGS chose none
+
+MUTANTS := tests/faults/test_mutants.py tests/faults/test_hostile_mutants.py
+
+test-mutants: $(STAMPS)/dev ## whether the fault tests notice each guarantee that is broken on purpose
+	$(BIN)/python -m pytest $(MUTANTS) $(ARGS)
 
 # Minutes, and more for tests/faults/soak.py, as in: make soak MINUTES=60 SOAK='--seed 7'
 MINUTES ?= 10

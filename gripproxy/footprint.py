@@ -14,6 +14,7 @@ from gripproxy.config import Config
 from gripproxy.edge.exchange import GRIP_REQUEST_MAX, GRIP_RESPONSE_MAX
 from gripproxy.edge.heads import SIZE_MAX
 from gripproxy.edge.poster import ANSWERS_MAX
+from gripproxy.grip.bounds import META_NAMES_MAX
 from gripproxy.grip.patch import PATCH_MAX
 from gripproxy.pipe import FRAME_BYTES, WRITE_AHEAD
 from gripproxy.sessions.answer import INSTRUCT_MAX
@@ -41,6 +42,9 @@ TLS: Final = 32 * 1024
 
 SUBSCRIPTION: Final = 1024
 """Bytes that one session's tie to one channel costs besides the channel's name and its id, in each process."""
+
+META_VALUE: Final = 200
+"""Bytes that one value of meta costs besides its name's and its own."""
 
 DECODED: Final = 32
 """Bytes of objects for each byte of JSON or of a tnetstring while it is decoded: ``[],`` is a list of 88 bytes."""
@@ -130,7 +134,12 @@ def _worker(config: Config) -> Footprint:
                 "clients * `connection_subscription_max` * (1 KiB + `channel_max` + `id_max`)",
                 clients * _channels(config),
             ),
-            Term("meta of sessions", "clients * `meta_max`", clients * handler.meta_max),
+            # A WebSocket over HTTP has values of its own and those that its backend wants in its requests.
+            Term(
+                "meta of sessions",
+                "clients * 2 * (`meta_max` + 50 KiB)",
+                clients * 2 * (handler.meta_max + META_NAMES_MAX * META_VALUE),
+            ),
             Term(
                 "items that wait in a session for its filters or its backend",
                 "clients * 2 * `stream_buffer_max`",

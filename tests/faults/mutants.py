@@ -107,8 +107,8 @@ def hoards() -> None:
     """What waits for a client that does not read has no limit."""
     make = Keeper.__init__
 
-    def init(self: Keeper, *args: Any) -> None:
-        make(self, *args)
+    def init(self: Keeper, *args: Any, **named: Any) -> None:
+        make(self, *args, **named)
         self.buffer_max = 2**60
 
     Keeper.__init__ = init  # type: ignore[assignment,method-assign]
