@@ -43,7 +43,7 @@ TLS: Final = 32 * 1024
 SUBSCRIPTION: Final = 1024
 """Bytes that one session's tie to one channel costs besides the channel's name and its id, in each process."""
 
-META_VALUE: Final = 200
+META_VALUE: Final = 136
 """Bytes that one value of meta costs besides its name's and its own."""
 
 DECODED: Final = 32
@@ -137,7 +137,7 @@ def _worker(config: Config) -> Footprint:
             # A WebSocket over HTTP has values of its own and those that its backend wants in its requests.
             Term(
                 "meta of sessions",
-                "clients * 2 * (`meta_max` + 50 KiB)",
+                "clients * 2 * (`meta_max` + 34 KiB)",
                 clients * 2 * (handler.meta_max + META_NAMES_MAX * META_VALUE),
             ),
             Term(

@@ -32,7 +32,7 @@ DESCRIPTORS: Final = 900
 
 SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
     "runner": {
-        "client_maxconn": 1000,
+        "client_maxconn": 1180,
         "allow_compression": "true",
         "shutdown_timeout": 1,
         "log_level": "runner:2,worker:1,handler:1",
@@ -51,7 +51,7 @@ SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
         "ws_message_max": 262_144,
         "ws_over_http_message_max": 65_536,
         "stream_buffer_max": 65_536,
-        "buffers_max": 24_000_000,
+        "buffers_max": 16_000_000,
         "filter_output_max": 500_000,
         "recovery_max": 4,
     },
@@ -59,14 +59,14 @@ SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
         "id_cache_ttl": 60,
         "id_cache_max": 50_000,
         "item_max": 500_000,
-        "meta_max": 8_192,
+        "meta_max": 4_096,
         "last_ids_max": 8_000_000,
         "message_wait": 1000,
         "message_wait_max": 16_000_000,
         "connection_subscription_max": 10,
         "push_in_buffer_max": 4_000_000,
         "push_in_http_max_body_size": 500_000,
-        "worker_queue_max": 16_000_000,
+        "worker_queue_max": 8_000_000,
     },
 }
 """Configuration of the service: small bounds, which are reached, and whose sum fits any machine."""
