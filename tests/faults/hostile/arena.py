@@ -32,7 +32,7 @@ DESCRIPTORS: Final = 900
 
 SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
     "runner": {
-        "client_maxconn": 1180,
+        "client_maxconn": 1120,
         "allow_compression": "true",
         "shutdown_timeout": 1,
         "log_level": "runner:2,worker:1,handler:1",
@@ -59,7 +59,7 @@ SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
         "id_cache_ttl": 60,
         "id_cache_max": 50_000,
         "item_max": 500_000,
-        "meta_max": 4_096,
+        "meta_max": 16_384,
         "last_ids_max": 8_000_000,
         "message_wait": 1000,
         "message_wait_max": 16_000_000,
