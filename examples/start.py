@@ -164,7 +164,7 @@ def _start(
 ) -> None:
     for name in ("port", "control_port", "backend_port"):
         _check_free(int(options[name]), "--" + name.replace("_", "-"))
-    key = secrets.token_urlsafe(32)  # of this run: nobody else can sign requests to the backend with it
+    key = secrets.token_urlsafe(32)  # of this run: no other process can sign requests to the backend with it
     (folder / "gripproxy.conf").write_text(CONF.format(folder=folder, key=key, **options))
     (folder / "routes").write_text(f"* 127.0.0.1:{options['backend_port']}{example.target}\n")
     environment = os.environ | {

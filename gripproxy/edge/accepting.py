@@ -106,7 +106,7 @@ class Accepting:
         self._backlog = 0
         self._near = 0
         self.careful = True
-        """It accepts by itself: the limit is near, or low."""
+        """Whether the acceptor accepts by itself: the limit of descriptors is near, or low."""
         self._back_at = 0
         self._looking = False
         self._timer: asyncio.TimerHandle | None = None

@@ -50,12 +50,12 @@ MINOR, KEEP, HEAD, CORS, SENT, BLOCKED, ADVANCING, CLOSING, DRAINING, PAUSED, RE
     1 << n for n in range(12)
 )
 BETWEEN: Final = BLOCKED | ADVANCING | CLOSING | DRAINING | PAUSED | REFUSED | HALF
-"""What outlasts a request. DRAINING: the connection closes behind what is in flight. REFUSED: what is no request waits
-for its answer behind others. HALF: the client has closed its sending side."""
+"""Flags kept when the next request begins. DRAINING: the connection closes behind what is in flight. REFUSED: a bad
+request waits for its error behind others. HALF: the client has closed its sending side."""
 
 
 class Answering(asyncio.Protocol):
-    """What a client connection sends: most of ``gripproxy.sessions.outlet.Outlet``."""
+    """Sending half of a client connection: most of ``gripproxy.sessions.outlet.Outlet``."""
 
     __slots__ = ("_exchange", "_flags", "_gone", "_hold", "_packed", "_worker", "deadline", "secure", "transport")
 

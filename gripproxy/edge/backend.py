@@ -276,7 +276,7 @@ class HostPool:
         self._starved: dict[Sink, bool] = {}
         """Of these, those that wait for a descriptor; and whether only a new connection will do."""
         self.outage: Outage | None = None
-        """What the target's failures are counted in, if there were any (``gripproxy.outages.Troubled``)."""
+        """Counter of the target's failures, if there were any (``gripproxy.outages.Troubled``)."""
 
     def acquire(self, sink: Sink, fresh: bool = False) -> None:
         """Have ``sink.on_connected`` called with a connection: at once with an idle one, else when a new one is open.

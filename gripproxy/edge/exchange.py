@@ -572,7 +572,7 @@ class Exchange:
         self.client.send_response(response, self.request)
 
     def respond_head(self, response: Response) -> None:
-        """Answer HEAD where GET would begin a stream: without a length, which nobody knows (RFC 9110 §8.6)."""
+        """Answer HEAD where GET would begin a stream: without a length, which is unknown (RFC 9110 §8.6)."""
         self._log(response.code)
         self.client.send_head(self.with_cors(response), self.request)
 

@@ -190,5 +190,5 @@ class FrameReader(asyncio.Protocol):
             transport.resume_reading()
 
     def _forget(self) -> None:
-        """Drop what was received: nobody wants it any more."""
+        """Drop the bytes received and not parsed yet."""
         self._parser = self._assembler = self._inflater = None

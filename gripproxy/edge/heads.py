@@ -44,7 +44,7 @@ are back after two requests, and nothing is to be done for each use. With what w
 about seven times its bytes, which is some 8 MB for as many as there may be."""
 
 _HOPS: Final = frozenset((b"upgrade", b"proxy-connection", b"te", b"trailer"))
-"""What concerns one connection (RFC 9110 §7.6.1) beside what is never relayed; of no use in an interim response."""
+"""Names of headers of one connection (RFC 9110 §7.6.1) beside those never relayed; dropped from interim responses."""
 
 FORWARDERS_MAX: Final = 4
 """Targets for which a block is kept as it goes to them; beyond that all of them are forgotten."""

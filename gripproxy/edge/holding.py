@@ -82,7 +82,7 @@ def begin_hold(worker: Worker, client: ClientConnection, exchange: Exchange, ins
             target.untrusted,
         )
     if client.half_closed:
-        # Nobody would notice that it has left: it gets what there is, which is what a hold ends with.
+        # A half-closed client that leaves cannot be noticed: it gets at once what a hold ends with.
         _end_at_once(worker, client, exchange, instruct, opened)
         return
     if instruct.mode == "response":
