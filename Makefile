@@ -12,13 +12,15 @@ ARGS ?=
 # So many tests side by side (0: one after the other, as a debugger needs it). A file's tests stay together.
 JOBS ?= auto
 SPLIT := -n $(JOBS) --maxprocesses 4 --dist loadfile
+# End-to-end and wire tests mostly wait for other processes: three files per core at a time, the longest first.
+WAITING := -n $(if $(filter auto,$(JOBS)),$(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN)))),$(JOBS)) --maxprocesses 12 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install dev run flask django reliable chat-express chat-python test test-mutants soak unit lint format types test-oracle test-browser test-clients test-spark autobahn autobahn-limits bench bench-smoke clean
+.PHONY: help install dev run flask django reliable chat-express chat-python quick cover test unit e2e faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark autobahn autobahn-limits bench bench-smoke clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # --- installing: each stamp is made again only when pyproject.toml changed ------------------------------------------
 
@@ -81,10 +83,27 @@ chat-python: $(STAMPS)/examples ## the same chat with Flask
 
 # --- checking it ----------------------------------------------------------------------------------------------------
 
-test: $(STAMPS)/dev ## unit tests, then end-to-end and wire tests against gripproxy, then fault tests
-	$(BIN)/python -m pytest $(SPLIT) tests/unit $(ARGS)
-	$(BIN)/python -m pytest $(SPLIT) tests/e2e tests/wire $(ARGS)
-	$(BIN)/python -m pytest tests/faults $(MUTANTS:%=--ignore=%) $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ] # 5: ARGS chose none
+quick: $(STAMPS)/dev ## format, lint, types and the unit tests of what differs from main: before each commit
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -x $(SPLIT) $$($(BIN)/python -m tests.support.changed) $(ARGS)
+
+test: unit e2e faults ## unit tests, then end-to-end and wire tests against gripproxy, then fault tests
+
+# 5: ARGS chose none of them.
+unit: $(STAMPS)/dev ## unit tests only (no sockets)
+	$(BIN)/python -m pytest $(SPLIT) tests/unit tests/model $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ]
+
+e2e: $(STAMPS)/dev ## end-to-end and wire tests only
+	$(BIN)/python -m pytest $(WAITING) tests/e2e tests/wire $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ]
+
+faults: $(STAMPS)/dev ## fault tests only
+	$(BIN)/python -m pytest tests/faults $(MUTANTS:%=--ignore=%) $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ]
+
+cover: $(STAMPS)/dev ## which lines and branches the unit tests run, and whether they are enough
+	$(BIN)/python -m pytest -q $(SPLIT) --cov=gripproxy --cov=handler --cov-branch --cov-report=json:$(VENV)/coverage.json --cov-report= tests/unit tests/model $(ARGS)
+	$(BIN)/python -m tests.support.coverage_gate $(VENV)/coverage.json
 
 MUTANTS := tests/faults/test_mutants.py tests/faults/test_hostile_mutants.py
 
@@ -101,8 +120,12 @@ soak: $(STAMPS)/dev ## hostile peers for a minute each, then the fault tests for
 	$(BIN)/python -m tests.faults.hostile.run --seconds $(HOSTILE)
 	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(SOAK)
 
-unit: $(STAMPS)/dev ## unit tests only (no sockets)
-	$(BIN)/python -m pytest $(SPLIT) tests/unit $(ARGS)
+# Minutes for all targets together, and more for tests/fuzz/run.py, as in: make fuzz FUZZ_MINUTES=60 FUZZ='--target frames'
+FUZZ_MINUTES ?= 5
+FUZZ ?=
+
+fuzz: $(STAMPS)/dev ## coverage-guided fuzzing of all parsers for FUZZ_MINUTES=5, beginning with tests/fuzz/corpus
+	$(BIN)/python -m tests.fuzz.run --minutes $(FUZZ_MINUTES) $(FUZZ)
 
 lint: $(STAMPS)/dev ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -114,6 +137,9 @@ format: $(STAMPS)/dev ## let ruff rewrite
 
 types: $(STAMPS)/dev ## mypy, strict
 	$(BIN)/mypy
+
+changes: $(STAMPS)/dev ## the changelog of the next version (changes/README.md), or write it: make changes RELEASE=0.2.0
+	@$(BIN)/python -m tests.support.changes $(RELEASE)
 
 test-oracle: $(STAMPS)/dev ## the wire tests against a real Pushpin (apt: pushpin zurl)
 	@for tool in pushpin zurl; do command -v $$tool >/dev/null || { echo "make test-oracle: $$tool not found: apt-get install pushpin zurl" >&2; exit 1; }; done

@@ -65,8 +65,10 @@ class Crowd:
         processes: int = 1,
         buffer: int = 0,
     ) -> None:
-        """``kind``: stream, poll, ws or plain; "#####" in ``path`` becomes each client's number. ``buffer``: bytes that
-        the kernel keeps for a client that does not read, 0 for as many as it likes."""
+        """``kind``: stream, poll, ws or plain; "#####" in ``path`` becomes each client's number.
+
+        ``buffer``: bytes that the kernel keeps for a client that does not read, 0 for as many as it likes.
+        """
         lines = "".join(f"{line}\r\n" for line in headers)
         self.members: list[Program] = []
         for _ in range(processes):
@@ -178,8 +180,11 @@ class Publisher:
     def __init__(
         self, programs: pathlib.Path, port: int, way: str, message: bytes, *, channels: int = 1, buffer: int = 0
     ) -> None:
-        """``way``: zmq, http or line; ``message``: a template from `bench.items`. ``buffer``: bytes that the kernel
-        keeps on this side when the server does not read, 0 for as many as it likes."""
+        """``way``: zmq, http or line; ``message``: a template from `bench.items`.
+
+        ``buffer``: bytes that the kernel keeps on this side when the server does not read, 0 for as many as it
+        likes.
+        """
         with tempfile.NamedTemporaryFile(prefix="bench-item-") as file:
             file.write(message)
             file.flush()

@@ -13,6 +13,7 @@ import argparse
 import multiprocessing
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -24,13 +25,15 @@ import tnetstring
 import zmq
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from spark_stats.directory import Directory  # noqa: E402
-from spark_stats.survey import survey  # noqa: E402
 
 POOL = 100_000
 """Different events; they repeat then."""
+
+
+def _text(fields: dict[bytes, object]) -> bytes:
+    """Return a mapping as a tnetstring."""
+    text: bytes = tnetstring.dumps(fields)
+    return text
 
 
 def event(number: int) -> bytes:
@@ -41,17 +44,17 @@ def event(number: int) -> bytes:
     kind = number % 10
     if kind < 4:
         fields |= {b"route": route, b"id": identity, b"type": b"ws", b"peer-address": b"192.0.2.7", b"ttl": 120}
-        return b"conn T" + tnetstring.dumps(fields)
+        return b"conn T" + _text(fields)
     if kind < 6:
         fields |= {b"route": route, b"id": identity, b"unavailable": True}
-        return b"conn T" + tnetstring.dumps(fields)
+        return b"conn T" + _text(fields)
     if kind < 8:
         fields |= {b"channel": channel, b"item-id": identity[-12:], b"transport": b"http-stream", b"count": number % 99}
-        return b"message T" + tnetstring.dumps(fields)
+        return b"message T" + _text(fields)
     if kind < 9:
         fields |= {b"mode": b"stream", b"channel": channel, b"ttl": 60, b"subscribers": number % 9}
-        return b"sub T" + tnetstring.dumps(fields)
-    return b"activity T" + tnetstring.dumps({**fields, b"route": route, b"count": 3})
+        return b"sub T" + _text(fields)
+    return b"activity T" + _text({**fields, b"route": route, b"count": 3})
 
 
 def publish(told: Connection, count: int, rate: float, core: int) -> None:
@@ -105,15 +108,21 @@ def main() -> int:
         recorder.returncode = os.waitstatus_to_exitcode(status)
         ours.send(None)
         publisher.join()
-        found = survey(Directory(pathlib.Path(folder)))
+        survey = subprocess.run(
+            [sys.executable, "-m", "spark_stats", "check", folder], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        found = re.match(r"(\d+) segments, (\d+) events", survey.stdout)
+        if found is None:
+            raise SystemExit(f"spark_stats check printed {survey.stdout!r}")
+        segments, events = int(found[1]), int(found[2])
         size = sum(path.stat().st_size for path in pathlib.Path(folder).glob("date=*/type=*/*"))
     busy = usage.ru_utime + usage.ru_stime
     print(f"{given.events / seconds:,.0f} events/s taken, {given.events:,} in {seconds:.1f} s")
     each = busy / given.events
     print(f"{each * 1e6:.1f} µs of processor time per event, starting included: {1 / each:,.0f} events/s on one core")
-    print(f"{found.events:,} events in {found.segments} segments of {size / 1e6:.1f} MB, a few of them its own")
+    print(f"{events:,} events in {segments} segments of {size / 1e6:.1f} MB, a few of them its own")
     print(f"{usage.ru_maxrss / 1024:.0f} MB of memory at most; exit status {recorder.returncode}")
-    return 0 if found.good and found.events >= given.events else 1
+    return 0 if survey.returncode == 0 and events >= given.events else 1
 
 
 if __name__ == "__main__":

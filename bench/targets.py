@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 from bench import items
 from bench.load import Crowd, Publisher
+from bench.ports import free_ports
 from bench.processes import below, cpu_seconds, dying_with_parent, pss_kb
 from bench.programs import BenchError
-from tests.ports import free_ports
 
 __all__ = ["TARGETS", "GripProxy", "Loop", "Nginx", "Pushpin", "Target", "Wish", "descriptors"]
 

@@ -59,7 +59,8 @@ class Bench:
         *,
         keep: bool = False,
     ) -> None:
-        """``record`` gets a measure's key, its value, and how many deliveries or requests were lost of how many;
+        """``record`` gets a measure's key, its value, and how many deliveries or requests were lost of how many.
+
         ``note`` a remark; ``failed`` what went wrong, and whether it is tried again.
 
         ``keep``: leave the target running for the next trial, if it needs no other.
@@ -72,8 +73,11 @@ class Bench:
         self._failed = failed
 
     def part(self, what: str, run: Callable[..., None], *given: Any) -> None:
-        """Do a part of a trial, ``run(bench, *given)``. If it fails, once more with a fresh start, whoever's it is;
-        then it is written down, and the other parts are not lost."""
+        """Do a part of a trial, ``run(bench, *given)``.
+
+        If it fails, once more with a fresh start, whoever's it is; then it is written down, and the other parts
+        are not lost.
+        """
         for again in (True, False):
             try:
                 run(self, *given)
@@ -176,8 +180,9 @@ def _settled(bench: Bench, target: Target) -> float:
 
 
 def _open(crowd: Crowd, kind: str, number: int, target: Target) -> tuple[Seen, int]:
-    """Open so many; also returns how many were refused at first, or of long-polls lost. Raises BenchError if more than
-    a twentieth was for good.
+    """Open so many; also returns how many were refused at first, or of long-polls lost.
+
+    Raises BenchError if more than a twentieth was for good.
 
     Nothing comes of a long-poll until it is over: it is held when the backend was asked. So they are opened in steps,
     each as large as what is opened at a time of the others.

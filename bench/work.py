@@ -5,7 +5,7 @@
     .venv/bin/python bench/work.py --instructions --annotate 'item by HTTP'   # and in which C functions
     .venv/bin/python bench/work.py --profile 'item by HTTP'                   # in which of ours, by cProfile
 
-The errands, which are those of tests/unit/errands.py, are named as they are printed. Instructions are those of the
+The errands, which are those of bench/workloads.py, are named as they are printed. Instructions are those of the
 process alone: what the kernel does for a system call is not among them, and is most of a delivery's real cost.
 """
 
@@ -27,7 +27,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.unit.errands import ERRANDS, Errand, at_work  # noqa: E402
+from bench.workloads import ERRANDS, Errand, at_work  # noqa: E402
 
 RUNS = 9
 """Runs of which the fastest counts."""

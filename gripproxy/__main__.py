@@ -1,3 +1,5 @@
-from gripproxy.cli import main
+"""Run the command: ``python -m gripproxy``."""
+
+from gripproxy.cli.main import main
 
 raise SystemExit(main())

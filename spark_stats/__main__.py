@@ -1,4 +1,4 @@
-"""The command line: ``python -m spark_stats record``, ``check``, ``report``, ``stream`` and ``prepare``."""
+"""The command line: ``python -m spark_stats record``, ``check``, ``report`` and ``stream``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import math
 import pathlib
 import sys
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from spark_stats.reports.span import Span, moment
 
@@ -17,9 +18,18 @@ __all__ = ["main"]
 
 EPILOG = "docs/reports.md describes the record and the reports."
 
+_AddParser: TypeAlias = Callable[..., argparse.ArgumentParser]
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status: 0, 1 for what went wrong, 2 for arguments that are wrong."""
+    """Run a command.
+
+    Args:
+        arguments: arguments behind the program's name; those of the process by default.
+
+    Returns:
+        Exit status: 0, 1 for a failure, 2 for wrong arguments.
+    """
     logging.basicConfig(
         level=logging.INFO, format="[%(levelname)s] %(asctime)s.%(msecs)03d %(message)s", datefmt="%Y-%m-%d %H:%M:%S"
     )
@@ -31,8 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m spark_stats", description=__doc__, epilog=EPILOG)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_record(commands.add_parser)
+    _add_check(commands.add_parser)
+    _add_report(commands.add_parser)
+    _add_stream(commands.add_parser)
+    return parser
 
-    record = commands.add_parser("record", help="write the events of stats sockets into Parquet files")
+
+def _add_record(add_parser: _AddParser) -> None:
+    record = add_parser("record", help="write the events of stats sockets into Parquet files")
     record.set_defaults(run=_record)
     record.add_argument("endpoint", nargs="+", help="stats socket to connect to, such as tcp://127.0.0.1:5569")
     record.add_argument("--into", required=True, type=pathlib.Path, metavar="DIR", help="folder of the record")
@@ -68,11 +85,15 @@ def _parser() -> argparse.ArgumentParser:
         help="time between two lines about the progress (default: 10)",
     )
 
-    check = commands.add_parser("check", help="look for duplicated and broken segments")
+
+def _add_check(add_parser: _AddParser) -> None:
+    check = add_parser("check", help="look for duplicated and broken segments")
     check.set_defaults(run=_check)
     check.add_argument("directory", type=pathlib.Path, metavar="DIR", help="folder of the record")
 
-    report = commands.add_parser("report", help="make tables and a page with charts of a range of time")
+
+def _add_report(add_parser: _AddParser) -> None:
+    report = add_parser("report", help="make tables and a page with charts of a range of time")
     report.set_defaults(run=_report)
     report.add_argument("directory", type=pathlib.Path, metavar="DIR", help="folder of the record")
     report.add_argument("--into", required=True, type=pathlib.Path, metavar="DIR", help="folder for the report")
@@ -83,7 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--at", type=_moment, metavar="TIME", help="list who was connected at this time, too")
     _add_spark(report)
 
-    stream = commands.add_parser(
+
+def _add_stream(add_parser: _AddParser) -> None:
+    stream = add_parser(
         "stream",
         help="make the tables of the report by the minute, as the record grows",
         description="Makes the report's tables by the minute, as the record grows: each minute once, when it is final. "
@@ -111,20 +134,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     stream.add_argument("--once", action="store_true", help="read what there is, and end: for a timer")
     _add_spark(stream)
-
-    prepare = commands.add_parser(
-        "prepare",
-        help="keep Java's classes ready, so that reports and streams start quicker",
-        description="Makes a report on a few made-up events, and keeps the classes that Java has read for it in an "
-        "archive in $XDG_CACHE_HOME/gripproxy (~/.cache/gripproxy). Reports and streams of this user start quicker "
-        "with it, where Spark works in the same process. To be done again after another Java or Spark was installed.",
-        epilog=EPILOG,
-    )
-    prepare.set_defaults(run=_prepare)
-    other = prepare.add_mutually_exclusive_group()
-    other.add_argument("--again", action="store_true", help="make the archive anew, even if there is one")
-    other.add_argument("--remove", action="store_true", help="remove the archive")
-    return parser
 
 
 def _add_spark(command: argparse.ArgumentParser) -> None:
@@ -169,8 +178,8 @@ def _sync(text: str) -> float | None:
 
 def _record(given: argparse.Namespace) -> int:
     try:
-        from gripproxy.stats_source import reachable
-        from spark_stats.directory import Busy, Directory
+        from gripproxy.stats.subscriber import reachable
+        from spark_stats.directory import Directory, DirectoryInUse
         from spark_stats.recorder import Recorder
         from spark_stats.recording import Limits, RecordError, Recording
     except ModuleNotFoundError as e:
@@ -184,7 +193,7 @@ def _record(given: argparse.Namespace) -> int:
     directory = Directory(given.into)
     try:
         directory.lock()
-    except (Busy, OSError) as e:
+    except (DirectoryInUse, OSError) as e:
         print(e, file=sys.stderr)
         return 1
     try:
@@ -276,45 +285,14 @@ def _stream(given: argparse.Namespace) -> int:
     try:
         with session("gripproxy stream", given.master, given.memory or MEMORY, stream.SETTINGS) as spark:
             stream.run(spark, given.directory, given.into, given.delay, given.interval, given.once)
-    except (NoJava, stream.Failed, OSError) as e:
+    except (NoJava, stream.StreamError, OSError) as e:
         print(e, file=sys.stderr)
-        return 1
-    return 0
-
-
-def _prepare(given: argparse.Namespace) -> int:
-    try:
-        from spark_stats.reports import archive, java
-    except ModuleNotFoundError as e:
-        print(f"{e.name} is missing: pip install 'gripproxy[spark]'", file=sys.stderr)
-        return 1
-    try:
-        if given.remove:
-            removed = archive.remove()
-            print("\n".join(f"{path} is removed" for path in removed) or "There is no archive")
-            return 0
-        home = java.find()
-        found = archive.find(home)
-        if found is not None and not given.again:
-            print(f"{found} is there already, {archive.megabytes(found)} MB; --again makes it anew")
-            return 0
-        print(
-            "Making a report on made-up events. Java writes the archive when it ends, which takes longer",
-            file=sys.stderr,
-        )
-        made = archive.make(home)
-        print(f"{made}: {archive.megabytes(made)} MB")
-    except (java.NoJava, archive.NotMade, OSError) as e:
-        print(e, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("not made: told to end", file=sys.stderr)
         return 1
     return 0
 
 
 def _quiet() -> None:
-    """How Java calls Python is of no interest, and what goes wrong is told as an error of the command."""
+    """Silence the bridge between Java and Python; the command reports its failures as its own error."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 

@@ -1,8 +1,8 @@
-"""Many events at once, turned from messages into Arrow tables, one per type.
+"""Batches of events, turned from messages into Arrow tables, one per type.
 
-Events of a type look alike, so that columns can be made with one pass each over the decoded messages. What does not
-fit (a field nobody knows, a value of another type than the column's) costs more and is kept: it goes, as JSON, into
-the column ``extra``. Nothing that decodes as an event is refused.
+Events of a type look alike, so that columns can be made with one pass each over the decoded messages. Values that
+do not fit (of an unknown field, of another type than the column's) cost more and are kept, as JSON, in the column
+``extra``. No message that decodes as an event is refused.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class _Alike:
 class Batch:
     """Events of one session on the way to a table.
 
-    Arguments:
+    Args:
         session: the session's name.
         refused: called with the reason, the frame, the sequence number and the message for each malformed message.
-        seen: called with the type, the fields, whether they came as JSON, and the frame, for each event that came from
-            outside; None if nobody cares.
+        seen: called with the type, the fields, True for JSON, and the frame, for each event of a stats socket; None
+            to skip.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Batch:
         """Values so far that did not fit their column and went into ``extra``, or were not UTF-8."""
 
     def add(self, frame: Frame) -> None:
-        """Decode the messages of a frame."""
+        """Decode the messages of ``frame``."""
         seq = frame.seq
         own = frame.own
         seen = None if own else self._seen
@@ -99,8 +99,10 @@ class Batch:
             seq += 1
 
     def tables(self) -> list[tuple[str, pa.Table]]:
-        """Return the events added since the last call: pairs of a partition and a table, in order of
-        appearance. A table has those columns of the schema that its events may have, in any order."""
+        """Return the events added since the last call: pairs of a partition and a table, in order of appearance.
+
+        A table has those columns of the schema that its events may have, in any order.
+        """
         made = [(group.partition, self._table(group)) for group in self._alike.values()]
         self._alike = {}
         return made
@@ -170,7 +172,7 @@ class Batch:
 
 
 def _within(numbers: pa.Array, most: int) -> bool:
-    """Whether all numbers are from 0 to ``most``."""
+    """Return True if all numbers are from 0 to ``most``."""
     ends = pc.min_max(numbers)
     least = ends["min"].as_py()
     return least is None or (least >= 0 and ends["max"].as_py() <= most)
@@ -184,4 +186,4 @@ _RIGHT: Final = {
     (BOOLEAN, True): frozenset([bool, type(None)]),
     (BOOLEAN, False): frozenset([bool, type(None)]),
 }
-"""The types of decoded values that a column takes as they are, by the column's kind and whether they came as JSON."""
+"""Types of decoded values that a column takes unchanged, by kind of the column and True for JSON."""

@@ -1,8 +1,8 @@
-"""The folder of a record: where what lies in it, and the lock that keeps a second recorder out.
+"""Folder of a record: the layout of its files, and the lock that excludes a second recorder.
 
     date=2026-11-20/type=conn/<session>-000001.parquet    closed segments: all that readers see
     _recorder/lock                                        held while a recorder runs
-    _recorder/journal/<session>-000002.journal            what is in no closed segment yet
+    _recorder/journal/<session>-000002.journal            messages that are in no closed segment yet
     _recorder/open/                                       segments being written
     _recorder/quarantine/2026-11-20.jsonl                 samples of malformed messages
 
@@ -17,15 +17,24 @@ import fcntl
 import os
 import pathlib
 
-__all__ = ["Busy", "Directory", "sync_folder"]
+from spark_stats.errors import OperatorError
+
+__all__ = ["Directory", "DirectoryInUse", "sync_folder"]
 
 
-class Busy(Exception):
-    """Another recorder writes into the folder; the text says which."""
+class DirectoryInUse(OperatorError):
+    """Another recorder writes into the folder; the text names its process."""
 
 
 def sync_folder(path: pathlib.Path) -> None:
-    """Make the names in a folder survive a power failure."""
+    """Make the names in a folder survive a power failure.
+
+    Args:
+        path: folder in which files were created, renamed or removed.
+
+    Raises:
+        OSError: the disk refuses.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -34,7 +43,7 @@ def sync_folder(path: pathlib.Path) -> None:
 
 
 class Directory:
-    """The folder ``root`` and the names below it. Nothing is created before :meth:`lock`."""
+    """Folder ``root`` and the paths below it. :meth:`lock` is the first to create any of them."""
 
     def __init__(self, root: pathlib.Path) -> None:
         self.root = root
@@ -49,7 +58,7 @@ class Directory:
         """Create the folder where it is missing, and take the lock, which ends with this process at the latest.
 
         Raises:
-            Busy: another recorder has it.
+            DirectoryInUse: another recorder has it.
             OSError: the folder cannot be created or written.
         """
         for path in (self.journals, self.open, self.quarantine):
@@ -60,7 +69,7 @@ class Directory:
         except BlockingIOError:
             holder = os.read(descriptor, 100).decode("ascii", "replace").strip()
             os.close(descriptor)
-            raise Busy(
+            raise DirectoryInUse(
                 f"another recorder (process {holder or 'unknown'}) writes into {self.root}; "
                 "give each recorder a folder of its own"
             ) from None
@@ -77,5 +86,10 @@ class Directory:
             self._lock = None
 
     def partition(self, date: str, kind: str) -> pathlib.Path:
-        """Return the folder of the segments of one date (``YYYY-MM-DD``) and one type of events."""
+        """Return the folder of segments.
+
+        Args:
+            date: UTC date of the events, ``YYYY-MM-DD``.
+            kind: type of the events.
+        """
         return self.root / f"date={date}" / f"type={kind}"

@@ -10,29 +10,31 @@ from typing import Any, Final
 import orjson
 import tnetstring
 
+from spark_stats.errors import SenderError
+
 __all__ = ["MAX_DEPTH", "Malformed", "parse", "plain"]
 
 MAX_TYPE: Final = 64
 """Longest type, in bytes; those known have at most 8."""
 MAX_DEPTH: Final = 16
-"""Containers inside each other that are kept of a field nobody knows. Known fields have none."""
+"""Depth of nested containers that is kept of an unknown field. Known fields have none."""
 
 _KNOWN: Final = frozenset([b"conn", b"sub", b"message", b"activity", b"counts", b"report"])
 _INT64: Final = 1 << 63
 
 
-class Malformed(ValueError):
-    """The message is no event. The text is the reason, without the message's own content, so that it can be counted."""
+class Malformed(SenderError):
+    """Message that is no event. The text is the reason, without content of the message, so that it can be counted."""
 
 
 def parse(message: bytes) -> tuple[bytes, dict[Any, Any], bool]:
     """Decode one message.
 
-    Arguments:
+    Args:
         message: the whole message, of any content.
 
     Returns:
-        The type (1 to 64 bytes of printable ASCII), the fields, and whether they came as JSON. JSON has ``str`` for
+        The type (1 to 64 bytes of printable ASCII), the fields, and True for JSON. JSON has ``str`` for
         strings and keys, a tnetstring ``bytes``; the keys of a tnetstring may be of any type that can be hashed.
 
     Raises:
@@ -70,10 +72,14 @@ def parse(message: bytes) -> tuple[bytes, dict[Any, Any], bool]:
 
 
 def plain(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """Return a decoded value as JSON can hold it.
+    """Return a decoded value in a form that JSON can hold.
 
-    Bytes become text, with escapes for what is not UTF-8; whole numbers beyond 64 bits, NaN and infinities become
-    text; what is nested deeper than ``depth`` becomes the text ``(nested too deep)``.
+    Bytes become text, with escapes where they are not UTF-8; whole numbers beyond 64 bits, NaN and infinities become
+    text; containers nested deeper than ``depth`` become the text ``(nested too deep)``.
+
+    Args:
+        value: value of a tnetstring or of JSON.
+        depth: levels of containers to keep.
     """
     kind = type(value)
     if kind is bytes:

@@ -1,14 +1,14 @@
-"""The journal: what was received and is in no closed segment yet, so that the recorder's death loses nothing of it.
+"""Journal: write-ahead log of messages that are in no closed segment yet, so that the recorder's death loses none.
 
 A file of frames, appended with one ``write`` each before anything else is done with the messages. A frame holds the
-messages that were taken off a socket at one time, as they came: replaying a journal is recording again. Nothing but
+messages that were taken off a socket at one time, unchanged: replaying a journal is recording again. Nothing but
 the frame is needed to understand it; session and number stand in the file's name.
 
-    magic 4 | length of what follows the header, u32 | CRC-32 of what follows this field, u32
+    magic 4 | bytes behind the header, u32 | CRC-32 of all bytes behind this field, u32
     length of the endpoint u16 | flags u16 | number of messages u32 | received i64 | elapsed i64 | sequence number u64
     endpoint | length of each message, u32 each | the messages
 
-All numbers little-endian. A write survives the death of the process at once, a power failure after the next
+All numbers little-endian. A write survives the death of the process immediately, a power failure after the next
 :meth:`Writer.sync`.
 """
 
@@ -36,9 +36,13 @@ MAX_ENDPOINT: Final = 4096
 class Frame:
     """Messages taken at one time.
 
-    Arguments: the ``endpoint`` they came from; ``received``, the wall clock in µs since 1970; ``elapsed``, µs since
-    the session began by a clock that never jumps; ``seq``, the number of the first message in the session; the
-    ``messages``; ``own``: made by the recorder itself.
+    Attributes:
+        endpoint: stats socket that sent them.
+        received: wall clock, µs since 1970.
+        elapsed: µs since the session began, by a clock that never jumps.
+        seq: number of the first message in the session.
+        messages: bytes of each message.
+        own: made by the recorder itself.
     """
 
     endpoint: str
@@ -71,13 +75,13 @@ def pack(frame: Frame) -> bytes:
 
 
 class Writer:
-    """A new journal at ``path``. ``size`` is the number of bytes written."""
+    """New journal at ``path``. ``size`` is the number of bytes written."""
 
     def __init__(self, path: pathlib.Path) -> None:
         """Create the file.
 
         Raises:
-            OSError: it cannot be created, or is there already.
+            OSError: the file exists, or cannot be created.
         """
         self.path = path
         self.size = 0
@@ -87,13 +91,16 @@ class Writer:
     def append(self, frame: Frame) -> None:
         """Write a frame, whole or not at all.
 
+        Args:
+            frame: messages to append.
+
         Raises:
-            OSError: it could not be written; what was written of it is taken back.
+            OSError: the frame could not be written; the bytes of it that were are removed.
         """
         data = memoryview(pack(frame))
         at = 0
         try:
-            # A disk that fills up takes a part first and says why with the next write.
+            # A disk that fills up takes a part first and reports the reason with the next write.
             while at < len(data):
                 at += os.write(self._file, data[at:])
         except OSError:
@@ -103,10 +110,10 @@ class Writer:
         self.size += at
 
     def sync(self) -> None:
-        """Let what was written survive a power failure.
+        """Make all frames written so far survive a power failure.
 
         Raises:
-            OSError: the disk does not take it.
+            OSError: the disk refuses.
         """
         if self._synced != self.size:
             os.fdatasync(self._file)
@@ -120,8 +127,8 @@ class Writer:
 class Reader:
     """Frames of the journal at ``path``: iterate once.
 
-    What is torn or broken is skipped and counted: ``bytes_dropped``; ``events_dropped``, the messages lost with it, as
-    far as the sequence numbers or the header of the last frame tell.
+    Torn and broken frames are skipped and counted in ``bytes_dropped`` and ``events_dropped``: the messages in them, as
+    far as they follow from the sequence numbers or from the header of the last frame.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -160,7 +167,7 @@ class Reader:
 
 
 def _promised(data: bytes, at: int) -> int:
-    """The number of messages that a torn frame's header names, 0 if the header is torn or broken too."""
+    """Number of messages that the header of a torn frame names, 0 if the header is torn or broken too."""
     if len(data) - at < _HEADER.size:
         return 0
     magic, length, _, endpoint_size, _, count, *_ = _HEADER.unpack_from(data, at)

@@ -1,4 +1,4 @@
-"""What came from a stats socket and is no event: counted by reason, and a few of each kept to be looked at."""
+"""Messages of a stats socket that are no events: counted by reason, with a few samples of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Quarantine"]
 SAMPLES: Final = 10
 """Messages kept per reason and period."""
 PERIOD: Final = 60_000_000
-"""Length of a period in µs."""
+"""Length of a sampling period in microseconds."""
 MAX_HEAD: Final = 1024
 """Bytes kept of a message."""
 MAX_FILE: Final = 16 * 1024 * 1024
@@ -24,11 +24,15 @@ MAX_FILE: Final = 16 * 1024 * 1024
 
 
 class Quarantine:
-    """Counts since the start by reason (``counts``), and samples in ``_recorder/quarantine/<date>.jsonl``: one JSON
-    object per line with ``received_at``, ``endpoint``, ``session``, ``seq``, ``reason``, ``bytes`` (length of the
-    message) and ``head`` (its begin, Latin-1).
+    """Counts since the start by reason (``counts``), and samples in ``_recorder/quarantine/<date>.jsonl``.
 
-    Arguments: the ``directory``; the name of the ``session``; ``sampling``: False only counts.
+    One JSON object per line with ``received_at``, ``endpoint``, ``session``, ``seq``, ``reason``, ``bytes`` (length
+    of the message) and ``head`` (its begin, Latin-1).
+
+    Args:
+        directory: folder of the record.
+        session: name of the session.
+        sampling: keep samples; False only counts.
     """
 
     def __init__(self, directory: Directory, session: str, sampling: bool = True) -> None:
@@ -45,7 +49,13 @@ class Quarantine:
         return sum(self.counts.values())
 
     def refuse(self, reason: str, frame: Frame, seq: int, message: bytes) -> None:
-        """Count a message, and keep it if few were kept lately.
+        """Count a message, and keep a sample if fewer than SAMPLES of this reason were kept in the period.
+
+        Args:
+            reason: text of :class:`~spark_stats.event.Malformed`.
+            frame: frame that contains the message.
+            seq: number of the message in the session.
+            message: its bytes.
 
         Raises:
             OSError: the sample could not be written.

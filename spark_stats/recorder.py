@@ -1,7 +1,7 @@
-"""The recorder's sockets: reads stats sockets into a :class:`~spark_stats.recording.Recording` until told to stop.
+"""Sockets of the recorder: stats sockets are read into a :class:`~spark_stats.recording.Recording` until SIGTERM.
 
-One SUB socket per endpoint, so that every event has its source. ZeroMQ reconnects by itself; what it does is watched
-and noted in the record, since everything published meanwhile is lost.
+One SUB socket per endpoint, so that every event has its source. ZeroMQ reconnects by itself; each connect and
+disconnect is noted in the record, since all events published in between are lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 import zmq
 
-from gripproxy.stats_source import QUEUE, StatsSource
+from gripproxy.stats.subscriber import QUEUE, StatsSubscriber
 from spark_stats.recording import Recording
 
 __all__ = ["Recorder"]
@@ -24,24 +24,28 @@ __all__ = ["Recorder"]
 logger = logging.getLogger("spark_stats.recorder")
 
 MAX_MESSAGE: Final = 1024 * 1024
-"""Bytes of a message; ZeroMQ disconnects from who sends a larger one. Events have some hundred."""
+"""Largest message, bytes; ZeroMQ disconnects from the sender of a larger one. Events have some hundred."""
 FEW: Final = 200
-"""Messages in one turn below which the recorder pauses, so that it wakes up for many at once."""
+"""Messages in one turn below which the recorder pauses, so that it wakes up for many together."""
 PAUSE: Final = 0.005
-"""Seconds of that pause."""
+"""Length of that pause, seconds."""
 TURN: Final = 250
-"""ms without a message after which it is looked what else is due."""
+"""Longest wait for a message before timed work is checked, ms."""
 LAST_TAKE: Final = 10.0
-"""Seconds for taking what waits in the queues when told to stop."""
+"""Longest time for emptying the queues when the recorder stops, seconds."""
 
 
 class Recorder:
-    """Reads ``endpoints`` into ``recording``, which has not begun.
+    """Reader of stats sockets.
 
-    Arguments: ``queue``, messages kept per endpoint while busy; ``progress``, seconds between two lines in the log and
-    two ``tick`` events in the record.
+    Args:
+        recording: session of recording that has not begun.
+        endpoints: stats sockets to connect to, by ZeroMQ's names.
+        queue: messages kept per endpoint while busy.
+        progress: seconds between two lines in the log, and two ``tick`` events in the record.
 
-    Raises StatsSourceError (a ValueError): an endpoint is not one of ZeroMQ's.
+    Raises:
+        ValueError: an endpoint is not one of ZeroMQ's.
     """
 
     def __init__(
@@ -53,15 +57,17 @@ class Recorder:
         self._seal = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._poller = zmq.Poller()
-        self._sources: list[StatsSource] = []
+        self._sources: list[StatsSubscriber] = []
         self._hindered: dict[str, str] = {}
-        """What was said to be in the way, by endpoint: each try would say it again."""
-        self._told = (0, 0, 0)
+        """Reason last logged for an endpoint that cannot be connected to: each attempt would log it again."""
+        self._reported = (0, 0, 0)
         self._next_line = 0.0
         try:
             now = time.monotonic()
             for endpoint in endpoints:
-                self._sources.append(StatsSource(self._context, endpoint, self, self._poller, now, MAX_MESSAGE, queue))
+                self._sources.append(
+                    StatsSubscriber(self._context, endpoint, self, self._poller, now, MAX_MESSAGE, queue)
+                )
         except ValueError:
             self._close()
             raise
@@ -86,8 +92,8 @@ class Recorder:
             self._next_line = time.monotonic() + self._progress
             while not self._stopping:
                 self._turn(woken)
-            self._take_the_rest()
-            self._tell(time.monotonic())
+            self._empty_queues()
+            self._report(time.monotonic())
             self._recording.end()
             logger.info("stopped: %d events, %d segments", self._recording.events, self._recording.closed)
         finally:
@@ -116,42 +122,47 @@ class Recorder:
             logger.info("segments closed, as told")
         self._recording.tick()
         if now >= self._next_line:
-            self._tell(now)
+            self._report(now)
         if 0 < taken < FEW and not self._stopping:
             time.sleep(PAUSE)
 
     def taken(self, endpoint: str, messages: list[bytes]) -> None:
-        """As a :class:`~gripproxy.stats_source.Listener`: record them."""
+        """Record messages: a method of :class:`~gripproxy.stats.subscriber.Listener`.
+
+        Args:
+            endpoint: socket that they arrived on.
+            messages: bytes of each.
+        """
         self._recording.take(endpoint, messages)
 
     def connected(self, endpoint: str) -> None:
-        """As a listener: note it."""
+        """Note in the record that ``endpoint`` is connected."""
         self._hindered.pop(endpoint, None)
         logger.info("%s: connected", endpoint)
         self._recording.note("connected", endpoint)
 
     def disconnected(self, endpoint: str) -> None:
-        """As a listener: note it."""
+        """Note in the record that ``endpoint`` is disconnected."""
         logger.warning("%s: disconnected; events are lost until it is back", endpoint)
         self._recording.note("disconnected", endpoint)
 
     def hindered(self, endpoint: str, why: str) -> None:
-        """As a listener: say so, once."""
+        """Log once that ``endpoint`` cannot be connected to, for the reason ``why``."""
         if self._hindered.get(endpoint) != why:
             self._hindered[endpoint] = why
             logger.error("%s: %s", endpoint, why)
 
     def overrun(self, endpoint: str) -> None:
-        """As a listener: note it."""
+        """Note in the record that the queue of ``endpoint`` was full."""
         logger.warning("%s: the recorder does not keep up; the publisher may drop events", endpoint)
         self._recording.note("overrun", endpoint)
 
-    def _tell(self, now: float) -> None:
+    def _report(self, now: float) -> None:
         self._next_line = now + self._progress
         recording = self._recording
         totals = (recording.events, recording.quarantine.total, recording.missed)
-        events, malformed, missed = (new - old for new, old in zip(totals, self._told, strict=True))
-        self._told = totals
+        events, malformed, missed = (new - old for new, old in zip(totals, self._reported, strict=True))
+        self._reported = totals
         connected = sum(source.connected for source in self._sources)
         level = logging.INFO if connected == len(self._sources) and not malformed and not missed else logging.WARNING
         logger.log(
@@ -169,8 +180,8 @@ class Recorder:
         facts = {"count": events, "malformed": malformed, "missed": missed}
         recording.note("tick", facts={**facts, "connected": connected, "endpoints": len(self._sources)})
 
-    def _take_the_rest(self) -> None:
-        """Take what has arrived: each queue until it is empty once."""
+    def _empty_queues(self) -> None:
+        """Empty the queues: take from each until it is empty once."""
         deadline = time.monotonic() + LAST_TAKE
         for source in self._sources:
             while source.take() == source.limit:

@@ -1,6 +1,6 @@
-"""A session of recording: messages in, segments out. Knows the disk and the clock, and no socket.
+"""Session of recording: messages in, segments out. Knows the disk and the clock, and no socket.
 
-What happens to a message, in this order:
+The way of a message:
 
 1. :meth:`Recording.take` writes it to the journal. From here on the death of the process does not lose it.
 2. It waits, a second at most, until many are decoded together.
@@ -26,11 +26,12 @@ import orjson
 
 from spark_stats.batch import Batch
 from spark_stats.directory import Directory
+from spark_stats.errors import OperatorError
 from spark_stats.journal import Frame, Reader, Writer
+from spark_stats.loss_detector import LossDetector
 from spark_stats.quarantine import Quarantine
 from spark_stats.schema import OWN
 from spark_stats.segment import Segments
-from spark_stats.watch import Watch
 
 __all__ = ["Clock", "Limits", "RecordError", "Recording"]
 
@@ -39,7 +40,7 @@ logger = logging.getLogger("spark_stats.recorder")
 MAX_BATCH: Final = 8192
 """Events decoded together."""
 MAX_WAIT: Final = 1_000_000
-"""µs an event waits to be decoded."""
+"""Longest time that an event waits to be decoded, µs."""
 JUMP: Final = 1_000_000
 """µs by which the wall clock may differ from where it should be before that is a jump."""
 DAY: Final = 86_400_000_000
@@ -50,15 +51,20 @@ _JOURNAL_NAME: Final = re.compile(r"([0-9A-Za-z]+-[0-9a-f]+)-([0-9]{6,})\.journa
 _T = TypeVar("_T")
 
 
-class RecordError(Exception):
-    """The record cannot be written; the text says where, why, and what is lost."""
+class RecordError(OperatorError):
+    """Failure to write the record; the text names the file, the reason, and the number of events that are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When segments are closed: ``size``, bytes of the journal; ``age``, seconds since its first event. ``sync``:
-    seconds after which what was written must survive a power failure, 0 for at once, None to leave it to the
-    kernel."""
+    """Limits for closing segments and syncing the journal.
+
+    Attributes:
+        size: bytes of the journal at which its segments are closed.
+        age: seconds since its first event at which they are closed.
+        sync: seconds after which a journaled message must survive a power failure; 0 for before any other work,
+            None to leave it to the kernel.
+    """
 
     size: int = 64 * 1024 * 1024
     age: float = 300.0
@@ -66,23 +72,28 @@ class Limits:
 
 
 class Clock:
-    """The time, both kinds in µs: :meth:`wall` since 1970, which may jump, and :meth:`steady`, which only runs."""
+    """Clock of the machine, in µs."""
 
     def wall(self) -> int:
+        """Return the µs since 1970; they jump when the clock is set."""
         return time.time_ns() // 1000
 
     def steady(self) -> int:
+        """Return the µs since an arbitrary moment; they never jump."""
         # Goes on while the machine sleeps, as the wall clock does, where there is such a clock.
         return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
 
 
 class Recording:
-    """One session, from :meth:`begin` to :meth:`end`.
+    """Session of recording, from :meth:`begin` to :meth:`end`.
 
-    Arguments: the ``directory``, locked; ``limits``; a ``clock``.
+    Every method may raise :class:`RecordError`; the recording is over then, and the next one turns the journaled
+    messages into segments.
 
-    Every method may raise :class:`RecordError`; the recording is over then, and what was journaled is turned into
-    segments by the next one.
+    Args:
+        directory: folder of the record, locked.
+        limits: times and sizes at which segments are closed.
+        clock: source of time; that of the machine by default.
     """
 
     def __init__(self, directory: Directory, limits: Limits, clock: Clock | None = None) -> None:
@@ -99,9 +110,9 @@ class Recording:
         self._segments = Segments(directory, "")
         self._journal_began = 0
         self._synced = 0
-        self.watch = Watch()
+        self.losses = LossDetector()
         self.quarantine = Quarantine(directory, self.session)
-        self._batch = Batch(self.session, self.quarantine.refuse, self.watch.see)
+        self._batch = Batch(self.session, self.quarantine.refuse, self.losses.see)
         self._batched = 0
         self._batch_began = 0
         self._batch_day = 0
@@ -113,30 +124,39 @@ class Recording:
         """Events and reports known to be missing."""
 
     def elapsed(self) -> int:
-        """µs since the session began."""
+        """Return the µs since the session began."""
         return self._clock.steady() - self._began
 
     def begin(self, endpoints: Sequence[str]) -> None:
-        """Finish what a crashed recorder left behind, then note the start."""
+        """Turn the journals of a crashed recorder into segments, then note the start.
+
+        Args:
+            endpoints: stats sockets to note.
+        """
         recovered = self._guard(self._recover, 0)
         self.note("start", facts={"endpoints": list(endpoints)})
         for facts in recovered:
             self.note("recovered", facts=facts)
 
     def take(self, endpoint: str, messages: list[bytes]) -> None:
-        """Record messages that were received at one time from ``endpoint``."""
+        """Record ``messages`` that were received at one time from ``endpoint``."""
         if messages:
             self._append(endpoint, messages, False)
             self.events += len(messages)
 
     def note(self, action: str, endpoint: str = "", facts: Mapping[str, Any] | None = None) -> None:
-        """Record an event of the recorder itself: an ``action``, about an ``endpoint``, with ``facts`` by the name of a
-        field or of nothing known; those that are None are left out."""
+        """Record an event of the recorder itself.
+
+        Args:
+            action: name of the event.
+            endpoint: stats socket concerned, if any.
+            facts: values by name of a column, or of ``extra`` for other names; None values are left out.
+        """
         known = {name: value for name, value in (facts or {}).items() if value is not None}
         self._append(endpoint, [OWN.encode() + b" J" + orjson.dumps({**known, "action": action})], True)
 
     def tick(self) -> None:
-        """Do what is due. Call this every second or more often."""
+        """Do timed work: decode, sync, close segments. Call this every second or more often."""
         self._look_at_clock()
         now = self.elapsed()
         if self._batched and now - self._batch_began >= MAX_WAIT:
@@ -148,8 +168,8 @@ class Recording:
         self._seal_if_due(now)
 
     def seal(self) -> None:
-        """Close the segments of everything that was taken."""
-        while self._batched:  # what is found missing is noted, and to be decoded too
+        """Close the segments of all messages taken so far."""
+        while self._batched:  # losses that decoding detects are noted, and decoded in turn
             self._decode()
         if self._journal is not None:
             journal, self._journal = self._journal, None
@@ -203,7 +223,7 @@ class Recording:
             return
         self._batched = 0
         _into_segments(self._batch, self._batch_day, self._segments)
-        for finding in self.watch.take():
+        for finding in self.losses.take():
             self.missed += finding.count
             logger.warning(
                 "%s: %d %s of %s%s never arrived",
@@ -237,7 +257,7 @@ class Recording:
         return facts
 
     def _guard(self, act: Callable[[], _T], at_stake: int) -> _T:
-        """Do something with the disk; ``at_stake`` messages are lost if it fails."""
+        """Return the result of ``act``, which writes to the disk; ``at_stake`` messages are lost if it fails."""
         try:
             return act()
         except OSError as e:
@@ -254,6 +274,10 @@ class Recording:
 
 def recover(directory: Directory, path: pathlib.Path) -> dict[str, Any]:
     """Turn the journal of a recorder that crashed into segments, and delete it.
+
+    Args:
+        directory: folder of the record, locked.
+        path: the journal.
 
     Returns:
         Figures by name: ``journal``, ``count`` of events, ``malformed``, ``events-dropped`` and ``bytes-dropped`` with

@@ -1,4 +1,4 @@
-"""The columns of the record: one schema for the events of every type, as Arrow and as Spark DDL.
+"""Columns of the record: one schema for the events of every type, as Arrow and as Spark DDL.
 
 A column that an event has no field for is null. The record is partitioned by two more columns, which stand in the
 names of the folders and not in the files: ``date`` (of ``received_at``, UTC) and ``type`` (of the event, see
@@ -48,8 +48,10 @@ _ARROW: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its ``name``, its ``kind`` (one of Spark's type names above), and the ``field`` of the event it is
-    filled from, None for what the recorder adds."""
+    """Column: its ``name`` and its ``kind``, one of Spark's type names above.
+
+    ``field`` is the field of the event it is filled from, None for values of the recorder.
+    """
 
     name: str
     kind: str
@@ -118,16 +120,16 @@ OTHER: Final = "other"
 
 MAX_FIGURE: Final = 1 << 40
 """Largest number that the column of a field has: no instance counts as much between two reports, and sums of millions
-of them stay below 64 bits. What is larger, or below 0, makes no sense and is kept in ``extra``."""
+of them stay below 64 bits. A larger or negative one makes no sense and is kept in ``extra``."""
 MOST: Final = {"ttl": 1 << 31, "subscribers": 1 << 22}
-"""The same by field where it is less: 68 years, so that times stay ones that can be written; what reports multiply with
-the µs of a day for an average."""
+"""Largest number by field where it is less: 68 years, so that times stay in the range of dates; subscribers, which
+reports multiply with the µs of a day for an average."""
 
 _FIT: Final = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
 def partition(event: str) -> str:
-    """Return the partition for an event type that came from outside."""
+    """Return the partition for ``event``, an event type named by a sender."""
     return event if event != OWN and _FIT.fullmatch(event) else OTHER
 
 

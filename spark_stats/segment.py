@@ -1,8 +1,8 @@
 """Segments: the Parquet files that readers see. Each is complete from the moment it has its name.
 
-All segments of one journal are closed together, and their names come from the journal's: whoever writes the segments
-of a journal a second time, after a crash between the first segment and the journal's end, finds those that are there
-already and leaves them. So every event is in exactly one segment.
+All segments of one journal are closed together, and their names derive from the journal's: after a crash between the
+first segment and the removal of the journal, the next recorder writes the missing ones and leaves the complete ones. So
+every event is in exactly one segment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ open segment costs memory, and types come from outside."""
 
 
 class _Open:
-    """A segment on the way: encoded row groups in memory, rows that wait to be encoded."""
+    """Segment in progress: encoded row groups in memory, and rows that wait to be encoded."""
 
     __slots__ = ("rows", "sink", "total", "waiting", "writer")
 
@@ -54,12 +54,14 @@ class _Open:
 
 
 class Segments:
-    """The segments of one journal.
+    """Segments of one journal.
 
-    Arguments: the ``directory``; ``name`` of the journal, ``<session>-<number>``.
-
-    What is encoded stays in memory until :meth:`close`: the journal has it on disk already, and a segment is some ten
+    Encoded rows stay in memory until :meth:`close`: the journal has them on disk already, and a segment is some ten
     times smaller than its part of the journal, whose size is limited.
+
+    Args:
+        directory: folder of the record.
+        name: name of the journal, ``<session>-<number>``.
     """
 
     def __init__(self, directory: Directory, name: str) -> None:
@@ -71,8 +73,13 @@ class Segments:
         """Segments that :meth:`close` found complete and left alone."""
 
     def add(self, date: str, partition: str, table: pa.Table) -> None:
-        """Add rows to the segment of a date and a partition: those columns of
-        :data:`~spark_stats.schema.SCHEMA` that are not all null."""
+        """Add rows to a segment.
+
+        Args:
+            date: UTC date, ``YYYY-MM-DD``.
+            partition: type of the events; beyond MAX_TYPES different ones, the partition of other events is used.
+            table: rows, with those columns of :data:`~spark_stats.schema.SCHEMA` that are not all null.
+        """
         if partition not in self._types:
             if len(self._types) >= MAX_TYPES:
                 partition = OTHER
@@ -129,7 +136,7 @@ class Segments:
 
 
 def _rows(path: pathlib.Path) -> int | None:
-    """The number of rows of a segment, None if there is no readable file."""
+    """Number of rows of a segment, None if there is no readable file."""
     try:
         return int(pq.read_metadata(path).num_rows)
     except (FileNotFoundError, pa.ArrowInvalid):

@@ -1,4 +1,4 @@
-"""Looks through a record: which segments there are, and which of them should not be counted.
+"""Survey of a record: its segments, and those among them that reports must not count.
 
 A recorder never writes an event twice, but files are copied, restored and cut off. Every event has a sequence number in
 its session, and the segments of a session and partition share none: two that do are duplicates.
@@ -21,9 +21,15 @@ __all__ = ["Survey", "survey"]
 
 @dataclass(slots=True)
 class Survey:
-    """What was found: number of good ``segments``, ``events`` in them; paths of ``duplicates`` (each but the first of
-    those with the same events), of ``unreadable`` files, and of ``journals`` that no recorder has turned into segments
-    yet."""
+    """Findings about a record.
+
+    Attributes:
+        segments: number of good segments.
+        events: number of events in them.
+        duplicates: paths of segments whose events another one has, the first of each group excepted.
+        unreadable: paths of files that are no segments, or broken ones.
+        journals: paths of journals that no recorder has turned into segments yet.
+    """
 
     segments: int = 0
     events: int = 0
@@ -33,12 +39,18 @@ class Survey:
 
     @property
     def good(self) -> bool:
-        """Whether every segment counts."""
+        """True if every segment counts."""
         return not self.duplicates and not self.unreadable
 
 
 def survey(directory: Directory) -> Survey:
-    """Look at every segment.
+    """Read every segment.
+
+    Args:
+        directory: folder of the record; it need not be locked.
+
+    Returns:
+        The findings.
 
     Raises:
         OSError: a folder or file cannot be read.

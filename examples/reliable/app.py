@@ -75,6 +75,7 @@ def messages_after(last: int) -> tuple[list[tuple[int, str]], int]:
 
 
 def as_json(number: int, text: str) -> str:
+    """Return a message as JSON."""
     return json.dumps({"id": number, "text": text}, ensure_ascii=False)
 
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol, Self
 import orjson
 
 from .item import Item, ItemError
-from .patch import PATCH_MAX
+from .json_patch import PATCH_MAX
 
 __all__ = ["BOUNDS", "META_NAMES_MAX", "Bounds", "Settings", "memory_of_item", "size_of", "size_of_item"]
 
@@ -28,13 +28,24 @@ class Settings(Protocol):
     """The keys of the section ``[handler]`` that are bounds, in bytes."""
 
     @property
-    def channel_max(self) -> int: ...
+    def channel_max(self) -> int:
+        """Bytes of a channel's name."""
+        ...
+
     @property
-    def id_max(self) -> int: ...
+    def id_max(self) -> int:
+        """Bytes of an id."""
+        ...
+
     @property
-    def meta_max(self) -> int: ...
+    def meta_max(self) -> int:
+        """Bytes of all names and values of meta."""
+        ...
+
     @property
-    def item_max(self) -> int: ...
+    def item_max(self) -> int:
+        """Bytes of an item with all its formats."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +58,26 @@ class Bounds:
     meta: int = 64 * 1024
     item: int = 16 * 1024 * 1024
     least: int = field(init=False)
-    """Length of a message that can exceed no bound, whatever is in it."""
+    """Length of a message that can exceed no bound, with any content."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "least", min(self.channel, self.id, self.meta, self.item, _ENTRY_MIN * META_NAMES_MAX))
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return the bounds that the section ``[handler]`` names."""
+        """Return the bounds of ``settings``, the section ``[handler]``."""
         return cls(settings.channel_max, settings.id_max, settings.meta_max, settings.item_max)
 
     def of_channel(self, name: bytes) -> str:
-        """Return what is wrong with the length of a channel's name; empty if nothing is."""
+        """Return the fault in the length of ``name`` of a channel; empty if there is none."""
         return _fault(len(name), self.channel, "channel_max")
 
     def of_id(self, item_id: bytes | None) -> str:
-        """Return what is wrong with the length of an id; empty if nothing is."""
+        """Return the fault in the length of ``item_id``; empty if there is none."""
         return "" if item_id is None else _fault(len(item_id), self.id, "id_max")
 
     def of_meta(self, meta: Mapping[bytes, bytes]) -> str:
-        """Return what is wrong with the size of meta; empty if nothing is."""
+        """Return the fault in the size of ``meta``; empty if there is none."""
         if len(meta) > META_NAMES_MAX:
             return f"{len(meta)} values, at most {META_NAMES_MAX} are allowed"
         return _fault(size_of(meta.items()), self.meta, "meta_max")
@@ -105,7 +116,7 @@ class Bounds:
 
 
 def size_of(pairs: Iterable[tuple[bytes, bytes]]) -> int:
-    """Return the bytes of all names and values."""
+    """Return the bytes of all names and values in ``pairs``."""
     return sum([len(name) + len(value) for name, value in pairs])
 
 
@@ -114,10 +125,13 @@ def _fault(count: int, most: int, key: str) -> str:
 
 
 def memory_of_item(item: Item) -> int:
-    """Return the bytes for which an item counts while it waits for sessions.
+    """Return the bytes for which ``item`` counts while it waits for sessions.
 
     All its formats exist for as long as one of them is waited with. A patch counts as the largest there may be, so that
     it need not be measured.
+
+    Args:
+        item: The item.
     """
     size = size_of(item.meta.items()) if item.meta else 0
     if (response := item.response) is not None:

@@ -1,4 +1,4 @@
-"""Control messages: what a backend tells the proxy inside a WebSocket (docs/grip.md §8.5).
+"""Control messages: orders of a backend to the proxy inside a WebSocket (docs/grip.md §8.5).
 
 A text message ``c:`` and a JSON object. :func:`parse_control` makes one of the dataclasses below of it.
 """
@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import orjson
 
 from gripproxy.grip.bounds import BOUNDS, Bounds
+from gripproxy.grip.errors import BackendError
 from gripproxy.grip.frames import MAX_CONTROL
 
 __all__ = [
@@ -40,7 +41,9 @@ MessageType: TypeAlias = Literal["text", "binary", "ping", "pong"]
 
 CONTROL_PREFIX: Final = b"c:"
 KEEP_ALIVE_TIMEOUT: Final = 55
+"""Seconds between keep-alives if the backend names no timeout."""
 SEND_DELAYED_TIMEOUT: Final = 1
+"""Seconds until a delayed message is sent if the backend names no timeout."""
 
 _TYPES: Final[tuple[MessageType, ...]] = ("text", "binary", "ping", "pong")
 _MAX_SECONDS: Final = 2**31 - 1
@@ -48,7 +51,7 @@ _NUMBER: Final = re.compile(r"\s*([+-]?[0-9]{1,10})\s*")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 
 
-class ControlError(ValueError):
+class ControlError(BackendError, ValueError):
     """The backend's control message has no meaning; it is ignored (docs/grip.md §8.5). The text is for the log."""
 
 
@@ -56,10 +59,11 @@ class ControlError(ValueError):
 class Subscribe:
     """Subscribe, or replace the filters of a subscription.
 
-    :param channel: not empty, without the route's prefix.
-    :param filters: in order, unknown ones too; how many are allowed is the caller's rule (close code 1011).
-    :param prev_id: id of the last item the client already has, ``None`` if the backend keeps no ids. An addition of
-        this proxy: with it the subscription is reliable.
+    Attributes:
+        channel: Not empty, without the route's prefix.
+        filters: In order, unknown ones too; how many are allowed is the caller's rule (close code 1011).
+        prev_id: Id of the last item the client already has, ``None`` if the backend keeps no ids. An addition of this
+            proxy: with it the subscription is reliable.
     """
 
     channel: bytes
@@ -86,10 +90,11 @@ class SetMeta:
 class KeepAliveControl:
     """Send a message to the client periodically.
 
-    :param data: ``None`` turns it off.
-    :param type: kind of message.
-    :param timeout: seconds, at least 1.
-    :param mode: ``idle`` counts from the last message to the client, ``interval`` from the last keep-alive.
+    Attributes:
+        data: ``None`` turns it off.
+        type: Kind of message.
+        timeout: Seconds, at least 1.
+        mode: ``idle`` counts from the last message to the client, ``interval`` from the last keep-alive.
     """
 
     data: bytes | None
@@ -102,7 +107,8 @@ class KeepAliveControl:
 class SendDelayed:
     """Send one message after a while; a pending one is sent first.
 
-    :param timeout: seconds, 0 or more.
+    Attributes:
+        timeout: Seconds, 0 or more.
     """
 
     data: bytes
@@ -135,13 +141,17 @@ Control: TypeAlias = (
 def parse_control(data: bytes, bounds: Bounds = BOUNDS) -> Control:
     """Read a control message.
 
-    :param data: the message; the leading ``c:`` may be there or not (no JSON begins with it).
-    :param bounds: of channels and ids.
-    :returns: what it asks for. Fields that mean nothing are ignored.
-    :raises ControlError: it is not JSON, not an object, of unknown type, or a field is missing, wrong or too long.
+    Args:
+        data: The message; the leading ``c:`` may be there or not (no JSON begins with it).
+        bounds: Of channels and ids.
+
+    Returns:
+        The order. Fields that mean nothing are ignored.
+
+    Raises:
+        ControlError: It is not JSON, not an object, of unknown type, or a field is missing, wrong or too long.
     """
-    if data.startswith(CONTROL_PREFIX):
-        data = data[len(CONTROL_PREFIX) :]
+    data = data.removeprefix(CONTROL_PREFIX)
     try:
         fields = orjson.loads(data)
     except orjson.JSONDecodeError as e:
@@ -164,10 +174,13 @@ def parse_control(data: bytes, bounds: Bounds = BOUNDS) -> Control:
 def changed_meta(meta: Mapping[bytes, bytes], change: SetMeta, bounds: Bounds) -> dict[bytes, bytes]:
     """Return the connection's meta with one value set or removed.
 
-    :param meta: so far; not changed.
-    :param change: the control message.
-    :param bounds: of all meta of a connection.
-    :raises ControlError: there would be more than is allowed.
+    Args:
+        meta: So far; not changed.
+        change: The control message.
+        bounds: Of all meta of a connection.
+
+    Raises:
+        ControlError: There would be more than is allowed.
     """
     changed = {name: value for name, value in meta.items() if name != change.name}
     if change.value is not None:
@@ -255,7 +268,7 @@ def _message_type(fields: Fields) -> MessageType:
 
 
 def _content(fields: Fields, kind: MessageType) -> bytes | None:
-    """What to send, checked to be something that a client may get in a frame of that type."""
+    """Return the content to send, checked to be something that a client may get in a frame of that type."""
     if fields.get("content-bin") is not None:
         content = _base64(fields)
         if kind == "text":
@@ -285,7 +298,7 @@ def _base64(fields: Fields) -> bytes:
 
 
 def _seconds(fields: Fields, default: int, least: int) -> int:
-    """Convert as docs/grip.md §0.2 says: text that is not a number counts as 0."""
+    """Convert by docs/grip.md §0.2: text that is not a number counts as 0."""
     value = fields.get("timeout")
     if value is None:
         return default

@@ -10,7 +10,7 @@ __all__ = ["cors_headers"]
 
 _DEFAULT_METHODS: Final = b"OPTIONS, HEAD, GET, POST, PUT, DELETE"
 _MAX_AGE: Final = b"3600"
-# A script may read these without being told (Fetch standard, CORS-safelisted response-header names).
+# A script may read these without permission (Fetch standard, CORS-safelisted response-header names).
 _ALWAYS_READABLE: Final = frozenset(
     (
         b"cache-control",
@@ -28,9 +28,12 @@ _HIDDEN: Final = (b"access-control-", b"grip-")
 def cors_headers(request_headers: Headers, response_headers: Headers) -> Headers:
     """The headers to add to a response, so that a page of any origin may read it.
 
-    :param request_headers: as the client sent them.
-    :param response_headers: the response as it would be sent without this.
-    :returns: the headers to append; one that the response has already is left out.
+    Args:
+        request_headers: As the client sent them.
+        response_headers: The response as it would be sent without this.
+
+    Returns:
+        The headers to append; one that the response has already is left out.
     """
     exposed: dict[bytes, bytes] = {}
     present: set[bytes] = set()

@@ -1,8 +1,8 @@
-"""Filters of a subscription: who gets an item, and in which wording (docs/grip.md §7).
+"""Filters of a subscription: which sessions get an item, and in which wording (docs/grip.md §7).
 
-A backend attaches filters to a channel; each delivery runs them in order. What a filter decides depends on the meta of
-the connection and of the item only, except for ``http-check`` and ``http-modify``, which ask a backend: these make
-:func:`run_filters` return an :class:`Ask`, to be carried out by whoever does I/O and continued with its ``resume``.
+A backend attaches filters to a channel; each delivery runs them in order. The decision of a filter depends on the meta
+of the connection and of the item only, except for ``http-check`` and ``http-modify``, which ask a backend: these make
+:func:`run_filters` return an :class:`Ask`, to be carried out by the caller and continued with its ``resume``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import Final
 
 import orjson
 
+from gripproxy.grip.errors import GripproxyError
+
+from .item_cache import ENTRY, Shared
 from .links import LinkError, check_uri, resolve, split
-from .shared import ENTRY, Shared
 from .template import DirectiveError, DirectiveLimit, Template
 
 __all__ = [
@@ -50,7 +52,7 @@ KNOWN: Final = frozenset(
 """Names that do something; any other is ignored wherever it comes from."""
 
 MESSAGE_CONTENT: Final = frozenset(("build-id", "var-subst", "http-modify"))
-"""Filters that may change a message; these are what a publisher's ``content-filters`` speaks of."""
+"""Filters that may change a message; these are the ones a publisher's ``content-filters`` speaks of."""
 
 DELIVERY: Final = frozenset(("skip-self", "skip-users", "require-sub"))
 """Filters that decide by the metas alone whether a session gets an item; these hold for its actions too."""
@@ -78,10 +80,14 @@ _Header = tuple[bytes, bytes]
 _UNSAFE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-class FilterError(Exception):
+class FilterError(GripproxyError):
     """A filter could not do its work; the text is ``<filter>: <problem>``, to be shown behind ``filter error: ``.
 
-    Whether this ends the session or skips the item is the caller's to decide (docs/grip.md §7).
+    The caller decides whether this ends the session or skips the item (docs/grip.md §7).
+
+    Args:
+        name: Name of the filter.
+        problem: The problem, for people.
     """
 
     def __init__(self, name: str, problem: str) -> None:
@@ -96,7 +102,7 @@ class FilterLimit(FilterError):
 
 @dataclass(slots=True)
 class Context:
-    """What the filters of one delivery may look at. It must not change until the last verdict is in."""
+    """Values that the filters of one delivery may look at. It must not change until the last verdict is in."""
 
     meta: Mapping[bytes, bytes]
     """Of the connection."""
@@ -120,7 +126,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Do not deliver the item; :data:`DROP` is the only instance anyone needs."""
+    """Do not deliver the item; :data:`DROP` is the only instance needed."""
 
 
 DROP: Final = Drop()
@@ -128,7 +134,7 @@ DROP: Final = Drop()
 
 @dataclass(frozen=True, slots=True)
 class AskAnswer:
-    """What the backend said to an :class:`Ask`."""
+    """Answer of the backend to an :class:`Ask`."""
 
     code: int
     headers: Sequence[_Header]
@@ -157,9 +163,9 @@ Verdict = Send | Drop | Ask
 def run_filters(names: Sequence[str], context: Context, content: bytes, shared: Shared) -> Verdict:
     """Decide about one delivery.
 
-    Arguments:
+    Args:
         names: the filters of the item's channel, in order; unknown ones are ignored.
-        context: what they look at.
+        context: values they look at.
         content: the item's, after any JSON Patch.
         shared: work on the item for all sessions; its ``output_max`` bounds content and result, in bytes.
 
@@ -197,14 +203,14 @@ def lets_through(
 
 
 def content_filters(names: Sequence[str]) -> tuple[str, ...]:
-    """Those of a channel's filters that may change a message, in order."""
+    """Return those of ``names``, filters of a channel, that may change a message, in order."""
     return tuple(name for name in names if name in MESSAGE_CONTENT)
 
 
 def content_filters_match(names: Sequence[str], prepared_for: Sequence[str] | None) -> bool:
-    """Tell whether an item's ``content-filters`` fit a subscription.
+    """Return whether an item's ``content-filters`` fit a subscription.
 
-    Arguments:
+    Args:
         names: all filters of the subscription's channel.
         prepared_for: ``content-filters`` of the item's format; ``None`` if it has none, which fits everything.
 
@@ -214,7 +220,12 @@ def content_filters_match(names: Sequence[str], prepared_for: Sequence[str] | No
 
 
 def mismatch_text(names: Sequence[str], prepared_for: Sequence[str]) -> str:
-    """Return the text of debug mode for a failed :func:`content_filters_match`, with at most 20 names of the item."""
+    """Return the text of debug mode for a failed :func:`content_filters_match`, with at most 20 names of the item.
+
+    Args:
+        names: All filters of the subscription's channel.
+        prepared_for: ``content-filters`` of the item's format.
+    """
     shown = ",".join(prepared_for[:_SHOWN]) + (",…" if len(prepared_for) > _SHOWN else "")
     return f"content filter mismatch: subscription={','.join(content_filters(names))} message={shown}"
 
@@ -224,12 +235,12 @@ class ResponseFilter:
 
     Only ``build-id`` is one. Previous ids play no part here, so ``%I`` without text is an error (docs/grip.md §7).
 
-    Arguments:
+    Args:
         names: all filters of the instruction's channels; those that do not change responses are ignored.
         meta: of the connection.
 
     Raises:
-        FilterError: the meta does not hold what a filter needs.
+        FilterError: the meta lacks a value that a filter needs.
     """
 
     __slots__ = ("_handle", "_offset", "_pending")
@@ -242,11 +253,17 @@ class ResponseFilter:
 
     @property
     def active(self) -> bool:
-        """Whether the body may change at all."""
+        """True if the body may change at all."""
         return self._handle is not None
 
     def feed(self, chunk: bytes) -> bytes:
-        """Filter the next part; a directive that is not complete yet is kept back.
+        """Filter the next part of the body.
+
+        Args:
+            chunk: The part.
+
+        Returns:
+            The filtered part; a directive that is not complete yet is kept back.
 
         Raises:
             FilterError: a directive is wrong, or longer than 10,000 bytes.
@@ -262,7 +279,7 @@ class ResponseFilter:
         return done
 
     def finish(self) -> bytes:
-        """End the body.
+        """Return the last part of the filtered body.
 
         Raises:
             FilterError: it ends within a directive.
@@ -357,8 +374,8 @@ def _render(
         name: the filter that does it.
         text: with directives.
         shared: work on the item for all sessions.
-        source: the object that ``handle`` looks at, if it is the same for many sessions: not asked again for it.
-        handle: returns what stands for a directive.
+        source: the object that ``handle`` looks at, if it is equal for many sessions: not asked again for it.
+        handle: returns the text for a directive.
 
     Raises:
         DirectiveError: a directive cannot be carried out.
@@ -388,7 +405,7 @@ def _render(
 def _rendered(
     name: str, text: bytes, template: Template, shared: Shared, handle: Callable[[bytes, bytes], bytes]
 ) -> bytes | DirectiveError | FilterLimit:
-    """Return the result, or what is wrong; equal values share one result."""
+    """Return the result, or the error; equal values share one result."""
     try:
         values = template.values(handle)
     except DirectiveError as e:
@@ -511,6 +528,6 @@ def _answered(
 
 
 def _json(meta: Mapping[bytes, bytes]) -> bytes:
-    """One line, whatever is in the values: JSON escapes every control character."""
+    """One line, for any values: JSON escapes every control character."""
     text = {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in meta.items()}
     return orjson.dumps(text, option=orjson.OPT_SORT_KEYS)

@@ -1,4 +1,4 @@
-"""Header lookup, lists and parameters, as docs/grip.md §0.1 says.
+"""Header lookup, lists and parameters, as defined in docs/grip.md §0.1.
 
 Headers are (name, value) pairs of bytes in order of arrival, names in the letter case in which they arrived. The
 functions here run for every proxied request, so each tries the case without quotes first.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import Final, TypeAlias
+
+from gripproxy.grip.errors import GripproxyError
 
 __all__ = [
     "Headers",
@@ -24,7 +26,7 @@ __all__ = [
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
-# The atomic groups give up nothing they matched, so a hostile value costs one pass whatever it contains.
+# The atomic groups give up nothing they matched, so a hostile value costs one pass with any content.
 _LIST_PIECE: Final = re.compile(rb'"(?>(?:[^"\\]|\\.)*)(?:"|\\?\Z)|[^",]+|,', re.DOTALL)
 _QUOTED_VALUE: Final = re.compile(rb'\s*"((?>(?:[^"\\]|\\.)*))"[^;]*', re.DOTALL)
 _PARAM_NAME: Final = re.compile(rb"[^=;]*")
@@ -32,14 +34,15 @@ _PLAIN_VALUE: Final = re.compile(rb"[^;]*")
 _ESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL)
 
 
-class ParamsError(ValueError):
+class ParamsError(GripproxyError, ValueError):
     """The sender of a header quoted a parameter wrongly: the quote is not closed."""
 
 
 def head_size(headers: Headers) -> int:
-    """How many bytes the headers have in a head, as lines; for statistics.
+    """Return the number of bytes the headers have in a head, as lines; for statistics.
 
-    :param headers: pairs in order.
+    Args:
+        headers: Pairs in order.
     """
     return sum([len(name) + len(value) + 4 for name, value in headers])
 
@@ -47,13 +50,16 @@ def head_size(headers: Headers) -> int:
 def first(headers: Headers, lower_name: bytes) -> bytes | None:
     """The value of the first header of that name.
 
-    :param headers: pairs in order.
-    :param lower_name: the name in lower case.
-    :returns: the value as it is, or ``None``.
+    Args:
+        headers: Pairs in order.
+        lower_name: The name in lower case.
+
+    Returns:
+        The value as it is, or ``None``.
     """
     length = len(lower_name)
     for name, value in headers:
-        # Comparing lengths first saves most of the lower() calls, which are what costs here.
+        # Comparing lengths first saves most of the lower() calls, which take the time here.
         if len(name) == length and name.lower() == lower_name:
             return value
     return None
@@ -62,9 +68,12 @@ def first(headers: Headers, lower_name: bytes) -> bytes | None:
 def all_of(headers: Headers, lower_name: bytes) -> list[bytes]:
     """The values of all headers of that name, in order.
 
-    :param headers: pairs in order.
-    :param lower_name: the name in lower case.
-    :returns: the values as they are; empty if there is no such header.
+    Args:
+        headers: Pairs in order.
+        lower_name: The name in lower case.
+
+    Returns:
+        The values as they are; empty if there is no such header.
     """
     length = len(lower_name)
     return [value for name, value in headers if len(name) == length and name.lower() == lower_name]
@@ -73,11 +82,14 @@ def all_of(headers: Headers, lower_name: bytes) -> list[bytes]:
 def split_list(values: Iterable[bytes]) -> list[bytes]:
     """The items of a list-type header, over all its occurrences (docs/grip.md §0.1).
 
-    Commas inside double quotes do not separate; a backslash escapes inside quotes; an unclosed quote makes the rest
-    one item.
+    Commas inside double quotes do not separate; a backslash escapes inside quotes; an unclosed quote ends with
+    the value.
 
-    :param values: the values of all occurrences.
-    :returns: the items, trimmed, quotes and escapes still in them. Empty items are left out.
+    Args:
+        values: The values of all occurrences.
+
+    Returns:
+        The items, trimmed, quotes and escapes still in them. Empty items are left out.
     """
     items: list[bytes] = []
     for value in values:
@@ -101,10 +113,15 @@ def split_list(values: Iterable[bytes]) -> list[bytes]:
 def parse_all_params(text: bytes) -> list[tuple[bytes, bytes]]:
     """Parse ``name=value`` pairs separated by semicolons (docs/grip.md §0.1).
 
-    :param text: the pairs; a value may be quoted with backslash escapes (what follows the closing quote is ignored), a
-        bare name has an empty value.
-    :returns: (name, value) pairs in order, trimmed, unquoted; names keep their letter case, empty pairs are left out.
-    :raises ParamsError: a quoted value is not closed.
+    Args:
+        text: The pairs; a value may be quoted with backslash escapes (bytes behind the closing quote are ignored), a
+            bare name has an empty value.
+
+    Returns:
+        (name, value) pairs in order, trimmed, unquoted; names keep their letter case, empty pairs are left out.
+
+    Raises:
+        ParamsError: A quoted value is not closed.
     """
     params: list[tuple[bytes, bytes]] = []
     if b'"' not in text:
@@ -143,9 +160,14 @@ def parse_all_params(text: bytes) -> list[tuple[bytes, bytes]]:
 def parse_params(item: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
     """Parse ``value; name=value; …``, one item of a header (docs/grip.md §0.1).
 
-    :param item: one item as :func:`split_list` gives it, or the value of a single-type header.
-    :returns: the value (up to the first semicolon, trimmed, quotes not interpreted) and the parameters in order.
-    :raises ParamsError: a quoted value is not closed.
+    Args:
+        item: One item as :func:`split_list` gives it, or the value of a single-type header.
+
+    Returns:
+        The value (up to the first semicolon, trimmed, quotes not interpreted) and the parameters in order.
+
+    Raises:
+        ParamsError: A quoted value is not closed.
     """
     value, semicolon, rest = item.partition(b";")
     return value.strip(), parse_all_params(rest) if semicolon else []
@@ -154,9 +176,12 @@ def parse_params(item: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
 def param(params: list[tuple[bytes, bytes]], lower_name: bytes) -> bytes | None:
     """The value of the first parameter of that name, compared without regard to letter case.
 
-    :param params: pairs as :func:`parse_params` gives them.
-    :param lower_name: the name in lower case.
-    :returns: the value, or ``None`` if there is no such parameter.
+    Args:
+        params: Pairs as :func:`parse_params` gives them.
+        lower_name: The name in lower case.
+
+    Returns:
+        The value, or ``None`` if there is no such parameter.
     """
     for name, value in params:
         if name.lower() == lower_name:

@@ -1,10 +1,9 @@
-"""Items: what a publisher sends to a channel, with one format per transport (docs/grip.md §5.1, §5.2).
+"""Items: data that a publisher sends to a channel, with one format per transport (docs/grip.md §5.1, §5.2).
 
-An item is parsed once, in the handler, and travels to the workers as plain data (:meth:`Item.pack`). The publisher's
-form, JSON or tnetstring, is gone by then: all text is ``bytes``, all base64 is decoded.
-
-JSON is first turned into the shape a tnetstring has, so that there is one parser; the tnetstring form is the one that
-comes by the ten thousand per second.
+The handler parses an item once, from JSON (``item_json``) or from a tnetstring (:func:`parse_tnet`), and sends it to
+workers as plain data (``item_pack``). All forms become one record: text is ``bytes``, base64 is decoded. JSON is first
+converted to the shape of a tnetstring, so there is one parser, made for the form that arrives by the ten thousand per
+second.
 """
 
 from __future__ import annotations
@@ -15,40 +14,71 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
-from .response import FINAL_MAX, FINAL_MIN, phrase
-from .tnet import MAX_DEPTH
+from gripproxy.grip.errors import PublisherError
+from gripproxy.grip.response import FINAL_MAX, FINAL_MIN, phrase
+from gripproxy.grip.tnetstring import MAX_DEPTH
+from gripproxy.grip.utf8 import is_utf8
 
-__all__ = [
-    "Item",
-    "ItemError",
-    "MessageFormat",
-    "ResponseFormat",
-    "StreamFormat",
-    "parse_json",
-    "parse_tnet",
-]
+__all__ = ["Item", "ItemError", "MessageFormat", "ResponseFormat", "StreamFormat", "parse_tnet"]
+
 
 Header = tuple[bytes, bytes]
+
+
 ResponseAction = Literal["send", "hint", "close", "refresh"]
+
+
 StreamAction = Literal["send", "hint", "close"]
+
+
 MessageAction = Literal["send", "close", "refresh", "hint"]
+
+
 MessageType = Literal["text", "binary", "ping", "pong"]
 
-_ITEM: Final = "publish item object"
+
+ITEM: Final = "publish item object"
+
+
 _RESPONSE: Final = "'http-response'"
+
+
 _STREAM: Final = "'http-stream'"
+
+
 _MESSAGE: Final = "'ws-message'"
 
+
 _MAX_INT: Final = 2**31 - 1  # `size` goes into counters that Pushpin's consumers read as 32-bit integers
+
+
+_JSON_INT_MIN: Final = -(2**63)
+
+
+_JSON_INT_MAX: Final = 2**64 - 1
+
+
 _MAX_CLOSE_CODE: Final = 0xFFFF  # two bytes on the wire, RFC 6455 §5.5.1
+
+
 _MAX_CONTROL: Final = 125  # payload of a control frame, RFC 6455 §5.5
 
+
 _NUMBER: Final = re.compile(rb"\s*([+-]?[0-9]{1,18})\s*\Z")
+
+
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")  # a header name, RFC 9110 §5.6.2
+
+
 _UNSAFE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 """Control characters but HTAB: each could end or change the header for some reader (RFC 9110 §5.5)."""
+
+
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/]*={0,2}\Z")
+
+
 _SPACE: Final = re.compile(rb"[ \t\r\n]+")
+
 
 _ACTIONS: Final[dict[bytes, MessageAction]] = {
     b"send": "send",
@@ -56,19 +86,16 @@ _ACTIONS: Final[dict[bytes, MessageAction]] = {
     b"close": "close",
     b"refresh": "refresh",
 }
+
+
 _TYPES: Final[dict[bytes, MessageType]] = {b"text": "text", b"binary": "binary", b"ping": "ping", b"pong": "pong"}
 
-_NAMES: Final = {
-    name: name.encode()
-    for name in ("channel", "content", "formats", "http-response", "http-stream", "id", "prev-id", "ws-message")
-}
-"""Keys that nearly every item has."""
 
 NO_META: Final[dict[bytes, bytes]] = {}
 """The meta of every item without one: shared, not to be written to."""
 
 
-class ItemError(ValueError):
+class ItemError(PublisherError, ValueError):
     """The publisher's item cannot be used; the text is the one a publisher gets to see (docs/grip.md §5.2).
 
     It is empty for an unknown ``action``.
@@ -77,7 +104,7 @@ class ItemError(ValueError):
 
 @dataclass(slots=True)
 class ResponseFormat:
-    """What ends a response hold. ``body`` or ``patch`` is set if and only if the action is ``send``."""
+    """Format that ends a response hold. ``body`` or ``patch`` is set if and only if the action is ``send``."""
 
     action: ResponseAction = "send"
     code: int = 200
@@ -91,7 +118,7 @@ class ResponseFormat:
 
 @dataclass(slots=True)
 class StreamFormat:
-    """What is written to a stream hold, or ends it."""
+    """Format that is written to a stream hold, or ends it."""
 
     action: StreamAction = "send"
     content: bytes = b""
@@ -100,7 +127,7 @@ class StreamFormat:
 
 @dataclass(slots=True)
 class MessageFormat:
-    """What is sent to a WebSocket.
+    """Format that is sent to a WebSocket.
 
     ``content`` is ``None`` for a ping or pong published without content, which is accepted and not sent
     (docs/grip.md §5.1). ``code`` and ``reason`` belong to the action ``close``.
@@ -129,151 +156,48 @@ class Item:
     """Bytes for block accounting instead of the size of the content."""
     no_seq: bool = False
 
-    def pack(self) -> tuple[Any, ...]:
-        """Make the item a tuple of plain values that ``marshal`` can carry; :meth:`unpack` reverses it."""
-        response, stream, message = self.response, self.stream, self.message
-        if (
-            stream is not None
-            and response is None
-            and message is None
-            and stream.content_filters is None
-            and stream.action == "send"
-            and not self.meta
-        ):
-            # Nearly every item: content for streams and nothing else is packed as its content.
-            return (self.channel, self.id, self.prev_id, None, stream.content, None, None, self.size, self.no_seq)
-        return (
-            self.channel,
-            self.id,
-            self.prev_id,
-            None
-            if response is None
-            else (
-                response.action,
-                response.code,
-                response.reason,
-                response.headers,
-                response.body,
-                response.patch,
-                response.content_filters,
-            ),
-            None
-            if stream is None
-            else stream.content
-            if stream.content_filters is None and stream.action == "send"
-            else (stream.action, stream.content, stream.content_filters),
-            None
-            if message is None
-            else (
-                message.action,
-                message.type,
-                message.content,
-                message.code,
-                message.reason,
-                message.content_filters,
-            ),
-            self.meta or None,
-            self.size,
-            self.no_seq,
-        )
-
-    @classmethod
-    def unpack(cls, packed: tuple[Any, ...]) -> Item:
-        """Make an item of what :meth:`pack` returned, in this or another process of the same installation."""
-        channel, id_, prev_id, response, stream, message, meta, size, no_seq = packed
-        if response is None and message is None and meta is None and type(stream) is bytes:
-            return cls(channel, id_, prev_id, None, StreamFormat("send", stream), None, NO_META, size, no_seq)
-        return cls(
-            channel,
-            id_,
-            prev_id,
-            None if response is None else ResponseFormat(*response),
-            None
-            if stream is None
-            else StreamFormat("send", stream)
-            if type(stream) is bytes
-            else StreamFormat(*stream),
-            None if message is None else MessageFormat(*message),
-            NO_META if meta is None else meta,
-            size,
-            no_seq,
-        )
-
-
-def parse_json(obj: object) -> Item:
-    """Make an item of decoded JSON: ``body-bin`` and ``content-bin`` are base64, text becomes UTF-8.
-
-    Arguments:
-        obj: what ``orjson.loads`` returned for the item.
-
-    Raises:
-        ItemError: the item cannot be used.
-
-    Source: docs/grip.md §5.1, §5.2, §0.2.
-    """
-    return _common_json(obj) or _parse(_to_bytes(obj, MAX_DEPTH), None, True)
-
-
-def _common_json(obj: object) -> Item | None:
-    """Return the item if it is one like nearly all, text for streams and nothing besides; else None."""
-    if type(obj) is not dict or type(formats := obj.get("formats")) is not dict or len(formats) != 1:
-        return None
-    value = formats.get("http-stream")
-    if type(value) is not dict or len(value) != 1 or type(content := value.get("content")) is not str:
-        return None
-    if type(channel := obj.get("channel")) is not str:
-        return None
-    id_ = prev_id = None
-    if len(obj) != 2:
-        id_, prev_id = obj.get("id"), obj.get("prev-id")
-        fields = 2
-        if id_ is not None:
-            if type(id_) is not str:
-                return None
-            id_ = id_.encode("utf-8", "replace")
-            fields = 3
-        if prev_id is not None:
-            if type(prev_id) is not str:
-                return None
-            prev_id = prev_id.encode("utf-8", "replace")
-            fields += 1
-        if len(obj) != fields:
-            return None
-    stream = StreamFormat("send", content.encode("utf-8", "replace"))
-    return Item(channel.encode("utf-8", "replace"), id_, prev_id, None, stream, None, NO_META)
-
 
 def parse_tnet(obj: object, channel: bytes | None = None) -> Item:
-    """Make an item of a decoded tnetstring.
+    """Return the item in a decoded tnetstring.
 
-    Arguments:
-        obj: what :func:`~gripproxy.grip.tnet.loads` returned.
-        channel: the topic an item came with over SUB; the item's own ``channel`` is ignored then.
+    Args:
+        obj: result of :func:`~gripproxy.grip.tnetstring.loads`.
+        channel: the topic of the item over SUB; the item's own ``channel`` is ignored then.
 
     Raises:
         ItemError: the item cannot be used.
 
     Source: docs/grip.md §5.1, §5.2, §5.7.
     """
-    return _parse(obj, channel, False)
+    return parse_fields(obj, channel, False)
 
 
-def _parse(obj: object, channel: object, json: bool) -> Item:
+def parse_fields(obj: object, channel: object, json: bool) -> Item:
+    """Return the item in a decoded tnetstring, or in JSON of that shape.
+
+    Args:
+        obj: The decoded value, strings as ``bytes``.
+        channel: Channel that goes before that of the item, or None.
+        json: Whether the publisher sent JSON, which has fields in base64.
+
+    Raises:
+        ItemError: The item cannot be used.
+    """
     if type(obj) is not dict:
-        raise ItemError(f"{_ITEM} is not an object")
+        raise ItemError(f"{ITEM} is not an object")
     get = obj.get
     if channel is None:
         channel = get(b"channel")
         if type(channel) is not bytes:
             if b"channel" not in obj:
-                raise ItemError(f"{_ITEM} does not contain 'channel'")
-            raise _wrong(_ITEM, "channel")
+                raise ItemError(f"{ITEM} does not contain 'channel'")
+            raise _wrong(ITEM, "channel")
     id_ = get(b"id")
     if id_ is not None and type(id_) is not bytes:
-        raise _wrong(_ITEM, "id")
+        raise _wrong(ITEM, "id")
     prev_id = get(b"prev-id")
     if prev_id is not None and type(prev_id) is not bytes:
-        raise _wrong(_ITEM, "prev-id")
+        raise _wrong(ITEM, "prev-id")
 
     formats = get(b"formats")
     if type(formats) is dict and len(formats) == 1 and len(obj) == 2 + (id_ is not None) + (prev_id is not None):
@@ -287,7 +211,7 @@ def _parse(obj: object, channel: object, json: bool) -> Item:
         if b"http-response" not in obj and b"http-stream" not in obj and b"ws-message" not in obj:
             raise ItemError("no formats specified")
     elif type(formats) is not dict:
-        raise _wrong(_ITEM, "formats")
+        raise _wrong(ITEM, "formats")
     elif not formats:
         raise ItemError("no formats specified")
     response = _response(formats[b"http-response"], json) if b"http-response" in formats else None
@@ -299,7 +223,7 @@ def _parse(obj: object, channel: object, json: bool) -> Item:
     size = _size(get(b"size")) if b"size" in obj else None
     no_seq = get(b"no-seq", False)
     if type(no_seq) is not bool:
-        raise _wrong(_ITEM, "no-seq")
+        raise _wrong(ITEM, "no-seq")
     return Item(cast(bytes, channel), id_, prev_id, response, stream, message, meta, size, no_seq)
 
 
@@ -364,7 +288,7 @@ def _message(value: object, json: bool) -> MessageFormat:
             if not 0 <= code <= _MAX_CLOSE_CODE:
                 raise _invalid(_MESSAGE, "code")
         reason = _text(fields, b"reason", _MESSAGE) or b""
-        if len(reason) > _MAX_CONTROL - 2 or not _is_utf8(reason):
+        if len(reason) > _MAX_CONTROL - 2 or not is_utf8(reason):
             raise _invalid(_MESSAGE, "reason")
         return MessageFormat("close", code=code, reason=reason)
     if action != "send":
@@ -388,9 +312,9 @@ def _message(value: object, json: bool) -> MessageFormat:
     elif kind not in ("ping", "pong"):
         raise ItemError(f"{_MESSAGE} does not contain 'content' or 'content-bin'")
     assert kind is not None  # every branch above set it or raised
-    # What no client may accept (RFC 6455 §5.5, §8.1) would cost every subscriber its connection.
+    # Content that no client may accept (RFC 6455 §5.5, §8.1) would cost every subscriber its connection.
     if content is not None and (
-        (kind == "text" and not _is_utf8(content)) or (kind in ("ping", "pong") and len(content) > _MAX_CONTROL)
+        (kind == "text" and not is_utf8(content)) or (kind in ("ping", "pong") and len(content) > _MAX_CONTROL)
     ):
         raise _invalid(_MESSAGE, used)
     return MessageFormat("send", kind, content, content_filters=filters)
@@ -451,7 +375,7 @@ def _filters(fields: dict[bytes, object], owner: str) -> tuple[str, ...] | None:
 
 def _meta(value: object) -> dict[bytes, bytes]:
     if type(value) is not dict:
-        raise _wrong(_ITEM, "meta")
+        raise _wrong(ITEM, "meta")
     for k, v in value.items():
         if type(k) is not bytes or type(v) is not bytes:
             raise ItemError(f"'meta' contains '{_shown(k)}' with wrong type")
@@ -459,14 +383,14 @@ def _meta(value: object) -> dict[bytes, bytes]:
 
 
 def _size(value: object) -> int:
-    number = _integer(value, _ITEM, "size")
+    number = _integer(value, ITEM, "size")
     if not 0 <= number <= _MAX_INT:
-        raise _invalid(_ITEM, "size")
+        raise _invalid(ITEM, "size")
     return number
 
 
 def _integer(value: object, owner: str, name: str) -> int:
-    """Convert as docs/grip.md §0.2 says: text that is not a number counts as 0."""
+    """Convert by docs/grip.md §0.2: text that is not a number counts as 0."""
     if isinstance(value, int):  # bool too
         return int(value)
     if type(value) is float:
@@ -504,47 +428,19 @@ def _base64(value: object, owner: str, name: str) -> bytes:
         raise _invalid(owner, name) from e
 
 
-def _to_bytes(value: object, depth: int) -> object:
-    """Turn decoded JSON into what the same data would be as a tnetstring."""
-    if type(value) is str:
-        return value.encode("utf-8", "replace")
-    if not depth:
-        raise ItemError(f"{_ITEM} is nested deeper than {MAX_DEPTH} levels")
-    if type(value) is list:
-        return [_to_bytes(v, depth - 1) for v in value]
-    if type(value) is dict:
-        decoded: dict[bytes, object] = {}
-        for k, v in value.items():
-            if type(v) is str:
-                v = v.encode("utf-8", "replace")
-            elif type(v) is dict or type(v) is list:
-                v = _to_bytes(v, depth - 1)
-            decoded[_NAMES.get(k) or k.encode("utf-8", "replace")] = v
-        return decoded
-    return value
-
-
 def _to_text(value: object, depth: int) -> object:
-    """Turn tnetstring data into JSON data, for JSON Patch."""
+    """Convert the value of a ``body-patch`` to JSON data; a tnetstring has integers that JSON cannot carry."""
     if type(value) is bytes:
         return value.decode("utf-8", "replace")
+    if type(value) is int and not _JSON_INT_MIN <= value <= _JSON_INT_MAX:
+        raise _invalid(_RESPONSE, "body-patch")
     if not depth:
-        raise ItemError(f"{_ITEM} is nested deeper than {MAX_DEPTH} levels")
+        raise ItemError(f"{ITEM} is nested deeper than {MAX_DEPTH} levels")
     if type(value) is list:
         return [_to_text(v, depth - 1) for v in value]
     if type(value) is dict:
         return {_shown(k): _to_text(v, depth - 1) for k, v in value.items()}
     return value
-
-
-def _is_utf8(data: bytes) -> bool:
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _shown(key: object) -> str:

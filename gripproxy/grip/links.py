@@ -1,4 +1,4 @@
-"""``Grip-Link``: where the next data of a session is, and whom to tell when the session ends (docs/grip.md §3.1).
+"""``Grip-Link``: where the next data of a session is, and the URI to call when the session ends (docs/grip.md §3.1).
 
 Links may be relative; :func:`resolve` makes them absolute and :func:`split` takes an absolute one apart for fetching.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from gripproxy.grip.errors import BackendError
 
 __all__ = ["NEXT_TIMEOUT", "Address", "LinkError", "NextLink", "check_uri", "resolve", "split"]
 
@@ -20,21 +22,22 @@ _SCHEME: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*")
 # RFC 3986 §3.2: no user information (RFC 9110 §4.2.4 asks to refuse it: it serves to disguise the host).
 _AUTHORITY: Final = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[^\[\]@:\s\\\"<>^`{|}]+)(?::([0-9]{0,5}))?")
 _UNSAFE: Final = re.compile(rb"[^!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~]")
-# What nearly every link is, an absolute path on the same host; saves the full check.
+# The form of nearly every link, an absolute path on the same host; saves the full check.
 _PLAIN_PATH: Final = re.compile(rb"/(?!/)[!$%&'()*+,\-./0-9:;=?@A-Z_a-z~]*")
 _CONTROL: Final = re.compile(rb"[\x00-\x1f\x7f]")
 
 
-class LinkError(ValueError):
-    """The backend named a link that is no usable HTTP address; the text says why."""
+class LinkError(BackendError, ValueError):
+    """The backend named a link that is no usable HTTP address; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextLink:
     """A ``rel=next`` link.
 
-    :param uri: as the backend gave it, perhaps relative, safe to put in a request line.
-    :param timeout: seconds without a delivery after which it is fetched; 0 means at once.
+    Attributes:
+        uri: As the backend gave it, perhaps relative, safe to put in a request line.
+        timeout: Seconds without a delivery after which it is fetched; 0 means immediately.
     """
 
     uri: bytes
@@ -44,7 +47,7 @@ class NextLink:
 class Address(NamedTuple):
     """An absolute link taken apart.
 
-    ``host`` is in lower case, an IPv6 address without its brackets; ``target`` is what goes in the request line.
+    ``host`` is in lower case, an IPv6 address without its brackets; ``target`` goes in the request line.
     """
 
     tls: bool
@@ -56,9 +59,14 @@ class Address(NamedTuple):
 def check_uri(uri: bytes) -> bytes:
     """Check a link from a backend and make it safe to send on.
 
-    :param uri: a URI reference (RFC 3986 §4.1), absolute or relative.
-    :returns: the same with spaces, quotes and bytes beyond ASCII percent-encoded.
-    :raises LinkError: it is empty, has control characters, a scheme other than http and https, or a bad host or port.
+    Args:
+        uri: A URI reference (RFC 3986 §4.1), absolute or relative.
+
+    Returns:
+        The URI with spaces, quotes and bytes beyond ASCII percent-encoded.
+
+    Raises:
+        LinkError: It is empty, has control characters, a scheme other than http and https, or a bad host or port.
     """
     if _PLAIN_PATH.fullmatch(uri):
         return uri
@@ -77,11 +85,14 @@ def check_uri(uri: bytes) -> bytes:
 
 
 def resolve(base_uri: bytes, link: bytes) -> bytes:
-    """Resolve a link against the URI of the response it came with (RFC 3986 §5.2, strict).
+    """Resolve a link against the URI of the response that has it (RFC 3986 §5.2, strict).
 
-    :param base_uri: absolute URI, ``http://host[:port]/path…``.
-    :param link: absolute or relative.
-    :returns: the absolute URI.
+    Args:
+        base_uri: Absolute URI, ``http://host[:port]/path…``.
+        link: Absolute or relative.
+
+    Returns:
+        The absolute URI.
     """
     base_scheme, base_authority, base_path, base_query, _ = _split(base_uri)
     scheme, authority, path, query, fragment = _split(link)
@@ -116,9 +127,14 @@ def resolve(base_uri: bytes, link: bytes) -> bytes:
 def split(uri: bytes) -> Address:
     """Take an absolute link apart.
 
-    :param uri: as :func:`resolve` gives it.
-    :returns: where to connect and what to ask for; the port is 80 or 443 where none is named, the fragment is dropped.
-    :raises LinkError: the URI is not absolute, not http or https, or its host or port is bad.
+    Args:
+        uri: As :func:`resolve` gives it.
+
+    Returns:
+        Address to connect to and target to request; the port is 80 or 443 where none is named, the fragment is dropped.
+
+    Raises:
+        LinkError: The URI is not absolute, not http or https, or its host or port is bad.
     """
     scheme, authority, path, query, _ = _split(uri)
     lower = (scheme or b"").lower()
@@ -134,7 +150,7 @@ def split(uri: bytes) -> Address:
 
 def _split(uri: bytes) -> tuple[bytes | None, bytes | None, bytes, bytes | None, bytes | None]:
     match = _PARTS.fullmatch(uri)
-    assert match is not None  # every part is optional and the last takes what is left
+    assert match is not None  # every part is optional and the last takes the remainder
     scheme, authority, path, query, fragment = match.groups()
     if scheme is not None and not _SCHEME.fullmatch(scheme):
         raise LinkError(f"the link has a bad scheme: {scheme!r}")

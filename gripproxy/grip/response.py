@@ -5,22 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["FINAL_MAX", "FINAL_MIN", "PHRASES", "UNKNOWN_PHRASE", "Response", "phrase"]
+__all__ = ["FINAL_MAX", "FINAL_MIN", "PHRASES", "UNKNOWN_PHRASE", "Response", "chunk", "phrase"]
 
 FINAL_MIN: Final = 200
 FINAL_MAX: Final = 999
 """Bounds of a final status (RFC 9110 §15). Behind a lower one, which is interim, a client waits for the final response:
-what is sent next on its connection, by whomever, would become that."""
+the next bytes on its connection, of any origin, would become that."""
 
 
 @dataclass(slots=True)
 class Response:
     """A response that is held in memory completely.
 
-    :param code: status code; a backend may name any from ``FINAL_MIN`` to ``FINAL_MAX`` (docs/grip.md §3.1).
-    :param reason: reason phrase, may be empty.
-    :param headers: (name, value) pairs in order, names in the sender's letter case.
-    :param body: the decoded body, without transfer framing.
+    Attributes:
+        code: Status code; a backend may name any from ``FINAL_MIN`` to ``FINAL_MAX`` (docs/grip.md §3.1).
+        reason: Reason phrase, may be empty.
+        headers: (name, value) pairs in order, names in the sender's letter case.
+        body: The decoded body, without transfer framing.
     """
 
     code: int
@@ -31,8 +32,7 @@ class Response:
 
 UNKNOWN_PHRASE: Final = b"Undefined Reason"
 
-# Written out instead of taken from http.HTTPStatus: that table changes with the Python version, and what clients see
-# must not.
+# Written out instead of taken from http.HTTPStatus: that table changes with the Python version, and responses must not.
 PHRASES: Final[dict[int, bytes]] = {
     100: b"Continue",
     101: b"Switching Protocols",
@@ -102,8 +102,16 @@ PHRASES: Final[dict[int, bytes]] = {
 def phrase(code: int) -> bytes:
     """The standard reason phrase of a status code.
 
-    :param code: status code, any integer.
-    :returns: the phrase of RFC 7231 §6 and the IANA registry, ``Undefined Reason`` for a code that has none
-        (docs/grip.md §3.1).
+    Args:
+        code: Status code, any integer.
+
+    Returns:
+        The phrase of RFC 7231 §6 and the IANA registry, ``Undefined Reason`` for a code that has none (docs/grip.md
+        §3.1).
     """
     return PHRASES.get(code, UNKNOWN_PHRASE)
+
+
+def chunk(content: bytes) -> bytes:
+    """Return ``content`` as one chunk of a chunked body (RFC 9112 §7.1); nothing for nothing, which would end it."""
+    return b"%x\r\n%b\r\n" % (len(content), content) if content else b""

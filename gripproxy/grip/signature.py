@@ -1,6 +1,6 @@
-"""``Grip-Sig``: keys, signing towards backends, verifying what others signed (docs/grip.md §2.3, §2.4).
+"""``Grip-Sig``: keys, signing towards backends, verifying tokens of others (docs/grip.md §2.3, §2.4).
 
-A token is a JWT (RFC 7519). The key fixes the algorithm; what a token claims about itself is not believed, or a public
+A token is a JWT (RFC 7519). The key fixes the algorithm; claims of a token about itself are not believed, or a public
 key could be used as an HMAC secret (RFC 8725 §3.1).
 """
 
@@ -22,6 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 from jwt.algorithms import ECAlgorithm, HMACAlgorithm, RSAAlgorithm
 
+from gripproxy.grip.errors import OperatorError
+
 __all__ = ["LIFETIME", "Algorithm", "Key", "KeyProblem", "Signer", "load_key", "verify"]
 
 Algorithm: TypeAlias = Literal["HS256", "ES256", "RS256"]
@@ -29,25 +31,25 @@ _PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 _PublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 
 LIFETIME: Final = 3600
-"""Seconds a token of ours is valid."""
+"""Seconds for which an issued token is valid."""
 
 _MAX_KEY_FILE: Final = 65536  # bytes; the largest sensible PEM key is a tenth of it, /dev/zero is not one
-_MAX_TOKEN: Final = 8192  # bytes; what a request head of the default size can hold
+_MAX_TOKEN: Final = 8192  # bytes; the most a request head of the default size can hold
 _MAX_VERIFIED: Final = 1024  # tokens remembered per key, the oldest goes first; a client may send a new one per request
 _EC_PARAMETERS: Final = re.compile(
     rb"-----BEGIN EC PARAMETERS-----[^-]*-----END EC PARAMETERS-----\s*",
 )
 
 
-class KeyProblem(ValueError):
-    """The operator configured a key that cannot be used; the text says why and never contains the secret."""
+class KeyProblem(OperatorError, ValueError):
+    """The operator configured a key that cannot be used; the text is the reason and never contains the secret."""
 
 
 class _AnyLengthHMAC(HMACAlgorithm):
     """HMAC without PyJWT's warning about secrets shorter than the hash.
 
     Which secret is used is the operator's decision, made together with the backend; a Python warning per request would
-    tell nobody who could change it.
+    not reach either of them.
     """
 
     def check_key_length(self, key: bytes) -> str | None:
@@ -73,7 +75,14 @@ _JWS: Final = _make_jws()
 
 
 class Key:
-    """A key and the one algorithm it is for. Made by :func:`load_key`, :meth:`from_secret` or :meth:`from_pem`."""
+    """A key and the one algorithm it is for. Made by :func:`load_key`, :meth:`from_secret` or :meth:`from_pem`.
+
+    Args:
+        algorithm: The algorithm.
+        secret: The shared secret, for HS256.
+        private: The private key, for the other algorithms; None if it can verify only.
+        public: The public key, for the other algorithms.
+    """
 
     __slots__ = ("_private", "_public", "_secret", "_verified", "algorithm")
 
@@ -98,10 +107,13 @@ class Key:
 
     @classmethod
     def from_secret(cls, secret: bytes) -> Key:
-        """A shared secret, for HS256.
+        """Return the key of a shared secret, for HS256.
 
-        :param secret: one byte or more.
-        :raises KeyProblem: it is empty, or it is an asymmetric key in text form (which is no secret).
+        Args:
+            secret: One byte or more.
+
+        Raises:
+            KeyProblem: It is empty, or it is an asymmetric key in text form (which is no secret).
         """
         if not secret:
             raise KeyProblem("the secret is empty; an empty key would trust everybody")
@@ -113,11 +125,14 @@ class Key:
 
     @classmethod
     def from_pem(cls, pem: bytes) -> Key:
-        """An EC key on the curve P-256, for ES256, or an RSA key, for RS256.
+        """Return an EC key on the curve P-256, for ES256, or an RSA key, for RS256.
 
-        :param pem: PKCS#8 (``BEGIN PRIVATE KEY``), SEC1 (``BEGIN EC PRIVATE KEY``), PKCS#1 (``BEGIN RSA PRIVATE KEY``),
-            or a public key, which can verify only.
-        :raises KeyProblem: it is not such a key, or it is encrypted.
+        Args:
+            pem: PKCS#8 (``BEGIN PRIVATE KEY``), SEC1 (``BEGIN EC PRIVATE KEY``), PKCS#1 (``BEGIN RSA PRIVATE KEY``), or
+                a public key, which can verify only.
+
+        Raises:
+            KeyProblem: It is not such a key, or it is encrypted.
         """
         # openssl ecparam -genkey writes the curve's name as a block of its own before the key.
         pem = _EC_PARAMETERS.sub(b"", pem)
@@ -144,26 +159,84 @@ class Key:
 
     @property
     def can_sign(self) -> bool:
-        """Whether this is more than a public key."""
+        """True if this is more than a public key."""
         return self._secret is not None or self._private is not None
 
     def is_secret(self, candidate: bytes) -> bool:
-        """Whether the candidate is the shared secret itself, compared in constant time.
+        """Return whether the candidate is the shared secret itself, compared in constant time.
 
-        :param candidate: what the peer sent.
-        :returns: ``False`` for any candidate if this is not an HS256 key.
+        Args:
+            candidate: Value sent by the peer.
+
+        Returns:
+            ``False`` for any candidate if this is not an HS256 key.
         """
         return self._secret is not None and hmac.compare_digest(self._secret, candidate)
+
+    def sign(self, payload: bytes) -> bytes:
+        """Return a JWT of a payload; the key must be one that ``can_sign``."""
+        secret = self._secret if self._secret is not None else self._private
+        assert secret is not None  # can_sign
+        return _JWS.encode(payload, secret, self.algorithm, sort_headers=False).encode()
+
+    def claims(self, token: bytes, now: int) -> tuple[int, object] | None:
+        """Return ``exp`` and ``iss`` of a token that is signed with this key and has not expired, else None.
+
+        A token whose signature was right is kept until it expires, and not verified again.
+
+        Args:
+            token: JWT as the peer sent it, any bytes.
+            now: Seconds since 1970.
+
+        Returns:
+            Seconds since 1970 at which the token expires, and its issuer, which may be of any type.
+        """
+        verified = self._verified
+        known = verified.get(token)
+        if known is None:
+            known = self._read(token)
+            if known is None:
+                return None
+            if known[0] > now:
+                if len(verified) >= _MAX_VERIFIED:
+                    del verified[next(iter(verified))]
+                verified[token] = known
+        if known[0] <= now:
+            verified.pop(token, None)
+            return None
+        return known
+
+    def _read(self, token: bytes) -> tuple[int, object] | None:
+        """Verify the signature of a token and return its ``exp`` and ``iss``, None if one of them is not right."""
+        secret = self._secret if self._secret is not None else self._public
+        assert secret is not None  # every way to make a key sets one of the two
+        try:
+            # RecursionError: PyJWT reads the token's header with json, which nests as deep as the sender likes.
+            payload: bytes = _JWS.decode_complete(token, secret, algorithms=[self.algorithm])["payload"]
+            claims: object = orjson.loads(payload)
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            return None
+        if not isinstance(claims, dict):
+            return None
+        expires = claims.get("exp")
+        if type(expires) is not int:  # bool is an int, and true is no time
+            return None
+        return expires, claims.get("iss")
 
 
 def load_key(value: str, base: pathlib.Path) -> Key | None:
     """Read a key as config and routes name it (docs/grip.md §1.8, ``sig_key``).
 
-    :param value: the secret itself, ``base64:`` and the secret, or ``file:`` and the path of a PEM file or of a file
-        with the secret in hex.
-    :param base: directory a relative path starts from.
-    :returns: the key, ``None`` if the value is empty: no key, which signs nothing and trusts nobody.
-    :raises KeyProblem: the key cannot be read or used.
+    Args:
+        value: The secret itself, ``base64:`` and the secret, or ``file:`` and the path of a PEM file or of a file with
+            the secret in hex.
+        base: Directory a relative path starts from.
+
+    Returns:
+        The key, ``None`` if the value is empty: no key, which signs nothing and trusts no token.
+
+    Raises:
+        KeyProblem: The key cannot be read or used.
     """
     if value.startswith("base64:"):
         try:
@@ -178,7 +251,7 @@ def load_key(value: str, base: pathlib.Path) -> Key | None:
 
 def _load_file(path: pathlib.Path) -> Key:
     try:
-        # Without O_NONBLOCK the open of a FIFO waits for a writer, for ever.
+        # Without O_NONBLOCK the open of a FIFO waits for a writer without end.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise KeyProblem(f"the key file {path} must be a regular file")
@@ -206,9 +279,12 @@ class Signer:
 
     Signing costs as much as proxying a request, so a token is made once per second and used for all requests of it.
 
-    :param key: a key that can sign.
-    :param issuer: the ``iss`` claim.
-    :raises KeyProblem: the key is a public key.
+    Args:
+        key: A key that can sign.
+        issuer: The ``iss`` claim.
+
+    Raises:
+        KeyProblem: The key is a public key.
     """
 
     __slots__ = ("_issuer", "_key", "_now", "_token")
@@ -224,61 +300,33 @@ class Signer:
     def token(self, now: int) -> bytes:
         """The token to send now.
 
-        :param now: seconds since 1970.
-        :returns: a JWT with ``iss``, and ``exp`` = now + ``LIFETIME``.
+        Args:
+            now: Seconds since 1970.
+
+        Returns:
+            A JWT with ``iss``, and ``exp`` = now + ``LIFETIME``.
         """
         if now != self._now:
-            key = self._key
-            secret = key._secret if key._secret is not None else key._private
-            assert secret is not None  # the constructor saw to it
-            payload = orjson.dumps({"exp": now + LIFETIME, "iss": self._issuer})
-            self._token = _JWS.encode(payload, secret, key.algorithm, sort_headers=False).encode()
+            self._token = self._key.sign(orjson.dumps({"exp": now + LIFETIME, "iss": self._issuer}))
             self._now = now
         return self._token
 
 
 def verify(token: bytes, key: Key | None, now: int, issuer: str | None = None) -> bool:
-    """Whether a token is signed with the key and not expired (docs/grip.md §2.4).
+    """Return whether a token is signed with the key and not expired (docs/grip.md §2.4).
 
     The claims ``exp`` (a must, an integer) and, if an issuer is given, ``iss`` are looked at; no others.
 
-    :param token: the JWT as the peer sent it, any bytes.
-    :param key: the key expected; ``None`` trusts nobody.
-    :param now: seconds since 1970.
-    :param issuer: what ``iss`` must be, ``None`` for anything.
-    :returns: whether to trust the peer; never raises for a bad token.
+    Args:
+        token: The JWT as the peer sent it, any bytes.
+        key: The key expected; ``None`` trusts no token.
+        now: Seconds since 1970.
+        issuer: Value that ``iss`` must have, ``None`` for anything.
+
+    Returns:
+        Whether to trust the peer; never raises for a bad token.
     """
     if key is None or len(token) > _MAX_TOKEN:
         return False
-    verified = key._verified
-    known = verified.get(token)
-    if known is None:
-        known = _read_token(token, key)
-        if known is None:
-            return False
-        if known[0] > now:
-            if len(verified) >= _MAX_VERIFIED:
-                del verified[next(iter(verified))]
-            verified[token] = known
-    expires, claimed_issuer = known
-    if expires <= now:
-        verified.pop(token, None)
-        return False
-    return issuer is None or claimed_issuer == issuer
-
-
-def _read_token(token: bytes, key: Key) -> tuple[int, object] | None:
-    secret = key._secret if key._secret is not None else key._public
-    assert secret is not None  # every way to make a key sets one of the two
-    try:
-        # RecursionError: PyJWT reads the token's header with json, which nests as deep as the sender likes.
-        payload: bytes = _JWS.decode_complete(token, secret, algorithms=[key.algorithm])["payload"]
-        claims: object = orjson.loads(payload)
-    except (jwt.PyJWTError, ValueError, RecursionError):
-        return None
-    if not isinstance(claims, dict):
-        return None
-    expires = claims.get("exp")
-    if type(expires) is not int:  # bool is an int, and true is no time
-        return None
-    return expires, claims.get("iss")
+    claims = key.claims(token, now)
+    return claims is not None and (issuer is None or claims[1] == issuer)

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gripproxy.grip.errors import GripproxyError
+
 __all__ = ["DIRECTIVES_MAX", "DirectiveError", "DirectiveLimit", "Template"]
 
 DIRECTIVES_MAX: Final = 10_000
@@ -26,11 +28,11 @@ _OVERHEAD: Final = 100
 """Bytes of memory that a directive takes beside its text, about."""
 
 
-class DirectiveError(ValueError):
-    """A directive is wrong, or has no value; the text says at which byte, counted from 0, reading stopped."""
+class DirectiveError(GripproxyError, ValueError):
+    """A directive is wrong, or has no value; the text names the byte, counted from 0, at which reading stopped."""
 
 
-class DirectiveLimit(ValueError):
+class DirectiveLimit(GripproxyError, ValueError):
     """A text has more directives than are allowed."""
 
 
@@ -40,7 +42,7 @@ class Template:
     Args:
         text: the text.
         most: directives it may have.
-        more: an incomplete directive at the end is not an error, but left out; ``used`` says where it begins.
+        more: an incomplete directive at the end is not an error, but left out; ``used`` is where it begins.
         offset: position of ``text`` in the whole, for messages.
 
     Raises:
@@ -107,7 +109,7 @@ class Template:
         """Return the value of each distinct directive.
 
         Args:
-            handle: given letter and text (empty if none) of a directive, returns what stands for it.
+            handle: given letter and text (empty if none) of a directive, returns the text for it.
 
         Raises:
             DirectiveError: the first directive that has none, or the place where the text is wrong.
@@ -137,7 +139,7 @@ class Template:
 
 
 def _problem(text: bytes, mark: int, offset: int) -> tuple[bool, str]:
-    """Return whether further bytes could make a directive of what begins at ``mark``, and what is wrong there."""
+    """Return whether further bytes could make a directive of the text at ``mark``, and the fault there."""
     end = len(text)
     last = offset + end - 1
     if mark + 1 == end:

@@ -1,9 +1,9 @@
-"""What a session that has ids does about items it missed: notice, ask the backend, catch up (docs/grip.md §6).
+"""Recovery of a session that has ids: notice missed items, query the backend, catch up (docs/grip.md §6).
 
-Sans-I/O, and the same for every kind of client. An item that does not follow the last one is never delivered as if it
-did. Instead the backend is asked; what arrives meanwhile waits, and is checked against the ids of the answer. Without
-traffic the backend is asked after a while, so that even a lost publisher is only a delay. Ids are opaque: equal or
-not is all they tell.
+Sans-I/O, for streams and WebSockets alike. An item that does not follow the last one is never delivered as if it did:
+the backend is queried instead; items that arrive meanwhile are kept, and checked against the ids of the response.
+Without traffic the backend is queried after a while, so that a lost publisher costs a delay only. Ids are opaque and
+only compared for equality. ``recovery_states`` has the states and the events that lead from one to another.
 """
 
 from __future__ import annotations
@@ -11,165 +11,160 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final, Protocol
 
+from gripproxy.delivery.channel import Subscription
+from gripproxy.delivery.filter_queue import FilterQueue
 from gripproxy.grip.bounds import memory_of_item
 from gripproxy.grip.item import Item
-from gripproxy.sessions.channels import Subscription
-from gripproxy.sessions.keeper import Keeper, Updatable
-from gripproxy.sessions.wheel import Alarm
+from gripproxy.sessions.context import SessionContext
+from gripproxy.sessions.item_order import FOLLOWS, GAP, REPEATED, check
+from gripproxy.sessions.recovery_scheduler import Queryable
+from gripproxy.sessions.recovery_states import Event, State, following
+from gripproxy.sessions.timer_wheel import Alarm
 
-__all__ = ["FOLLOWS", "GAP", "PARTS_MAX", "REPEATED", "RETRIES", "Recovering", "Recovery", "check"]
-
-FOLLOWS, REPEATED, GAP = range(3)
+__all__ = ["PARTS_MAX", "RETRIES", "Recovering", "Recovery"]
 
 RETRIES: Final = (1, 2, 4, 8, 16)
-"""Seconds before each new try after a question that failed, plus up to one more (docs/grip.md §6.6)."""
+"""Seconds before each repetition of a query that failed, plus up to one more (docs/grip.md §6.6)."""
 
 PARTS_MAX: Final = 1000
-"""Answers in parts that a backend may give in a row before it is believed that there is no more."""
+"""Partial responses in a row after which a backend is taken to have no more items."""
 
 
-def check(subscription: Subscription, item: Item) -> int:
-    """Return how the item stands to the last one of its channel: FOLLOWS, REPEATED or GAP (docs/grip.md §6.3).
-
-    Without a last id everything follows.
-    """
-    last = subscription.prev_id
-    if last is None:
-        return FOLLOWS
-    if item.id is not None and item.id == last:
-        return REPEATED
-    return FOLLOWS if item.prev_id == last else GAP
-
-
-class Recovering(Updatable, Protocol):
-    """A session with a ``Recovery``, as that sees it."""
+class Recovering(Queryable, Protocol):
+    """A session as its ``Recovery`` uses it."""
 
     @property
-    def mode(self) -> int: ...
+    def mode(self) -> int:
+        """Kind of the session: STREAM or SOCKET."""
+
     @property
-    def rate_key(self) -> bytes: ...
+    def rate_key(self) -> bytes:
+        """Id of the route if the operator gave it one, else empty."""
+
     @property
-    def keeper(self) -> Keeper: ...
+    def context(self) -> SessionContext:
+        """Context shared by all sessions of the worker."""
+
     @property
-    def subscriptions(self) -> tuple[Subscription, ...]: ...
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        """All subscriptions, those without ids too."""
+
     @property
-    def unconfirmed(self) -> int: ...
+    def unconfirmed(self) -> int:
+        """Subscriptions that the handler has not confirmed."""
+
     @property
-    def over(self) -> bool: ...
+    def over(self) -> bool:
+        """True if the session has ended."""
 
     @property
     def blocked(self) -> bool:
-        """The client does not read."""
+        """True if the client does not read."""
 
     @property
     def full(self) -> bool:
-        """Its filters can take no more items for now."""
+        """True if the filters can take no more items for now."""
 
     @property
     def quiet_after(self) -> float:
-        """Seconds without an item after which the backend is asked."""
+        """Seconds without an item after which the backend is queried."""
 
     def action_of(self, item: Item) -> str | None:
-        """Return what the item wants of this kind of client; None if it has no format for it."""
+        """Return the action of the item for this kind of client; None if it has no format for it."""
 
     def accept(self, subscription: Subscription, item: Item) -> bool:
-        """An item whose turn it is: one to be sent becomes the last of its channel, if that has one.
+        """Deliver an item that follows; with an id it becomes the last of its channel.
 
-        Returns whether it was written, queued or acted upon.
+        Args:
+            subscription: of the session to the item's channel.
+            item: as published.
+
+        Returns:
+            Whether the item was written, queued or acted upon.
         """
 
-    def ask(self) -> None:
-        """Ask the backend now: there is something new."""
-
-    def quiet(self) -> None:
-        """Nothing came for ``quiet_after`` seconds: have the backend asked."""
-
-    def repeat(self) -> None:
-        """Ask again what could not be asked before."""
+    def query(self) -> None:
+        """Send the query, or have it sent as soon as possible; ``Recovery.begin`` is called when it can be sent."""
 
 
 class Recovery:
-    """The state of one session's recovery.
+    """Recovery of one session: its state, the items kept while a query is under way, and checks of the response.
 
-    While ``asking``, items wait: at most ``keeper.queue_max``, and no more once they have ``keeper.buffer_max`` bytes.
-    The backend is asked for further ones after its answer. ``behind``: the client does not read, and has missed
-    something by that. ``owner`` is the session.
+    At most ``context.queue_max`` items are kept, and none once they have ``context.buffer_max`` bytes; further ones are
+    covered by another query after the response.
     """
 
     __slots__ = (
-        "_again",
-        "_alarm",
-        "_because",
-        "_had",
-        "_heard",
-        "_judges",
-        "_late",
-        "_missed",
-        "_open",
-        "_part",
-        "_parts",
-        "_queue",
-        "_silent",
-        "_size",
-        "asking",
-        "behind",
-        "newer",
-        "owner",
-        "paused",
-        "tries",
+        *("_alarm", "_heard", "_ids_asked", "_ids_sent", "_kept", "_kept_bytes", "_late", "_missed", "_open_ended_now"),
+        *("_parts", "_silent", "_stale", "_unverified", "open_ended", "owner", "state", "suspected", "tries"),
     )
 
-    def __init__(self, owner: Recovering) -> None:
+    def __init__(self, owner: Recovering, state: State = State.IDLE) -> None:
+        """Create the recovery of a session.
+
+        Args:
+            owner: the session.
+            state: STARTING for a session whose channels have to be confirmed before it begins.
+        """
         self.owner = owner
-        self.asking = False
-        self.behind = False
+        self.state = state
         self.tries = 0
-        """Questions that failed, one after the other."""
-        self._again = False
-        """The question under way may be too old to be answered with everything."""
-        self._because: dict[bytes, bytes] | None = None
-        """Items that the backend is asked for because its last answer had not seen them: id by channel."""
-        self._had: dict[bytes, bytes] | None = None
-        """Last ids when the question was asked, by channel."""
-        self._judges = False
-        """The backend has answered since ``_because`` was written down."""
-        self.newer = False
-        """There may be something newer than what has arrived, for the next question."""
-        self._open = False
-        """The same, for the last one: no item tells whether its answer has everything."""
-        self._part = False
-        """Its answer may have been a part of what it has."""
+        """Queries that failed in a row."""
+        self.open_ended = False
+        """The next query is due because of a hint, a loss or a quiet time: no item id shows that its response is
+        complete."""
+        self._open_ended_now = False
+        """``open_ended`` of the current query."""
+        self.suspected = False
+        """A loss is suspected, so a query whose repetitions fail ends the session."""
+        self._stale = False
+        """A query became due that the response to the current one may not cover: another follows it."""
+        self._ids_sent: dict[bytes, bytes] | None = None
+        """Last ids that the current query names, by channel (full name)."""
+        self._ids_asked: dict[bytes, bytes] | None = None
+        """Ids of items that the last response did not contain and the next query is for, by channel (full name)."""
+        self._unverified = NONE
+        """The response that ``verify`` has not looked at: NONE, WHOLE or PART."""
         self._parts = 0
-        """How many parts in a row may not have been the last."""
+        """Partial responses in a row."""
         self._missed: set[bytes] | None = None
-        """Channels (full names) of which items were left out since their last id was named."""
+        """Channels (full names) with items left out since their last id was named."""
         self._late: set[bytes] | None = None
-        """The same, of items that came during the question under way."""
-        self._queue: list[tuple[bytes, Item]] | None = None
-        self._size = 0
-        """Bytes of the items in it."""
+        """Channels (full names) with items left out since the current query began."""
+        self._kept: list[tuple[bytes, Item]] | None = None
+        """Items kept for the response, with the full names of their channels."""
+        self._kept_bytes = 0
         self._heard = 0.0
+        """Time of the last item, in seconds; the quiet time counts from there."""
         self._silent: set[bytes] | None = None
-        """Channels with ids that had no item since the countdown began; None if any item will do."""
-        self.paused = False
-        """The last question failed, and the next one is not due yet."""
+        """Channels with ids that had no item since the countdown began; None if an item of any channel restarts it."""
         self._alarm = Alarm(self._on_alarm)
+
+    def _move(self, event: Event) -> None:
+        self.state = following(self.state, event)
 
     # --- items
 
     def last_ids(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Return (channel name without the route's prefix, last id) of every channel that has one."""
+        """Return (channel name without the route's prefix, last id) of each channel with an id."""
         return tuple([(s.name, s.prev_id) for s in self.owner.subscriptions if s.prev_id is not None])
 
     def deliver(self, subscription: Subscription, item: Item) -> bool:
-        """An item has come. Returns whether it was written, queued or acted upon."""
+        """Check an item that arrived, and deliver it if it follows.
+
+        Args:
+            subscription: of the session to the item's channel.
+            item: as published.
+
+        Returns:
+            Whether the item was written, queued or acted upon.
+        """
         owner = self.owner
         action = owner.action_of(item)
-        if self.asking:
+        if self.state.keeps_items:
             return self._keep(subscription, item, action)
         if action == "hint":
-            self.newer = True
-            owner.ask()
+            self._hint()
             return True
         if action is not None and action != "send":
             return owner.accept(subscription, item)
@@ -177,183 +172,286 @@ class Recovery:
         verdict = check(subscription, item)
         if action is None:
             if verdict == FOLLOWS and last is not None and item.id is not None:
-                # Nothing of it is for this kind of client, which has it thereby.
+                # It has no format for this kind of client, which is up to date by it all the same.
                 subscription.prev_id = item.id
             return False
         if verdict == REPEATED:
             return False
         if last is not None and owner.blocked:
-            # A client that does not read is not waited for with what the backend has anyway.
-            self.behind = True
+            # The backend has the item; keeping it for a client that does not read would only cost memory.
+            self._move(Event.MISSED)
             self._miss(subscription.channel.name)
             return False
         if verdict == GAP or (last is not None and owner.full):
             self._miss(subscription.channel.name)
-            self.want()
+            self.due()
             return False
         self._hear(subscription)
         return owner.accept(subscription, item)
 
     def refused(self, subscription: Subscription, item: Item, last: bytes) -> None:
-        """An item that was accepted exceeds a bound: the client lacks it, and all that followed ``last``.
+        """Note an accepted item that exceeded a bound: the client lacks it and all that followed ``last``.
 
-        The backend is asked for it once: if it names another id then, it is believed.
+        The backend is queried for it once: if it names another id then, that id is believed.
+
+        Args:
+            subscription: of the session to the item's channel.
+            item: that was left out.
+            last: id of the channel's last item before it.
         """
         name = subscription.channel.name
         subscription.prev_id = last
+        self.suspected = True
         self._miss(name)
         if item.id is not None:
-            if self._because is None:
-                self._because = {}
-            self._because[name] = item.id
-            self._judges = False
-        if not self.asking:
-            self.want()
+            if self._ids_asked is None:
+                self._ids_asked = {}
+            self._ids_asked[name] = item.id
+            self._unverified = NONE
+        if not self.state.keeps_items:
+            self.due()
 
     def _miss(self, channel: bytes) -> None:
         if self._missed is None:
             self._missed = set()
         self._missed.add(channel)
-        self.owner.keeper.table.ledger.gap(self.owner.rate_key, self.owner.mode)
+        self.owner.context.table.ledger.gap(self.owner.rate_key, self.owner.mode)
 
     def _keep(self, subscription: Subscription, item: Item, action: str | None) -> bool:
-        """Have the item wait for the answer."""
+        """Keep an item for the response. Returns False if it is left out."""
         if action is None and (item.id is None or subscription.prev_id is None):
             return False
-        queue = self._queue
-        if queue is None:
-            queue = self._queue = []
-            self._size = 0
-        keeper = self.owner.keeper
-        most = keeper.queue_max
-        # A close has no id to be missed by, so there is a place for it.
-        if (len(queue) >= most or self._size > keeper.buffer_max) and (action != "close" or len(queue) > most):
-            self._again = True
+        kept = self._kept
+        if kept is None:
+            kept = self._kept = []
+            self._kept_bytes = 0
+        context = self.owner.context
+        most = context.queue_max
+        # A close has no id by which it would be missed, so it always has a place.
+        if (len(kept) >= most or self._kept_bytes > context.buffer_max) and (action != "close" or len(kept) > most):
+            self._stale = True
             if self._late is None:
                 self._late = set()
             self._late.add(subscription.channel.name)
             return False
-        queue.append((subscription.channel.name, item))
-        self._size += memory_of_item(item)
+        kept.append((subscription.channel.name, item))
+        self._kept_bytes += memory_of_item(item)
         return True
 
-    # --- questions
+    # --- queries
 
-    def want(self) -> None:
-        """Ask the backend soon, when its other clients have had their turn; not before a failed question is due."""
-        if not self.paused:
-            self.owner.keeper.updates.add(self.owner)
+    def begun(self) -> None:
+        """Leave STARTING: the channels are confirmed, and a query that became due before is queued."""
+        self._move(Event.BEGUN)
+        if self.state is State.QUEUED:
+            self.owner.context.scheduler.add(self.owner)
 
-    def postpone(self) -> None:
-        """A question was due before the session had begun."""
-        self._again = True
+    def due(self) -> None:
+        """Have the backend queried, in turn with other sessions; after the response if a query is under way."""
+        state = self.state
+        if state is State.QUEUED:
+            return
+        self._move(Event.DUE)
+        if state.keeps_items or state is State.CATCHING_UP:
+            self._stale = True
+        elif self.state is State.QUEUED:
+            self.owner.context.scheduler.add(self.owner)
 
-    def resume(self) -> None:
-        """The session has begun: what was due is due now."""
-        if self._again and not self.asking:
-            self._again = False
-            self.want()
+    def lost(self) -> None:
+        """Have the backend queried because items may have been lost without a trace."""
+        self.suspected = self.open_ended = True
+        self.due()
 
-    def begin(self) -> bool:
-        """A question is to be asked: items wait from now on. Returns False if it may not be asked now."""
-        owner = self.owner
-        if self.asking:
-            self._again = True
-            return False
-        if owner.blocked:
-            self.behind = True
-            return False
-        self.asking = True
-        owner.keeper.table.ledger.recovering(owner.rate_key, owner.mode)
-        self._again = self.paused = False
-        self._open, self.newer = self.newer, False
-        self._had = {s.channel.name: s.prev_id for s in owner.subscriptions if s.prev_id is not None}
-        owner.keeper.updates.discard(owner)
-        owner.keeper.wheel.cancel(self._alarm)
-        return True
+    def _hint(self) -> None:
+        """Have the backend queried without waiting for a batch: there is something new."""
+        self.suspected = self.open_ended = True
+        self._move(Event.URGENT)
+        if self.state is State.QUEUED:
+            self.owner.context.scheduler.add_urgent(self.owner)
 
-    def doubt(self) -> None:
-        """The answer to the question under way may be too old: ask once more after it."""
-        self._again = True
+    def proceed(self) -> None:
+        """Query the backend without waiting for a turn: a client without channels reads page after page."""
+        self._move(Event.URGENT)
+        self.owner.context.scheduler.discard(self.owner)
+        self.granted()
 
-    def retry(self) -> bool:
-        """The question failed: it will be repeated. Returns False if it was often enough."""
-        if self.tries >= len(RETRIES):
-            return False
-        keeper = self.owner.keeper
-        pause = RETRIES[self.tries] + keeper.random() * 0.999
-        self.tries += 1
-        self.paused = True
-        keeper.updates.discard(self.owner)
-        keeper.wheel.set(self._alarm, keeper.clock() + pause)
-        return True
+    def granted(self) -> None:
+        """Query the backend: the scheduler has given the session its turn."""
+        if self.state is not State.CLOSED:
+            self._move(Event.GRANTED)
+            self.owner.query()
 
-    def settle(self, unnamed: Container[bytes] = (), part: bool = False) -> bool:
-        """The question is over and the subscriptions have the ids of the answer: catch up with what has come meanwhile.
+    def begin(self, filters: FilterQueue | None) -> bool:
+        """Take the step to QUERYING; items are kept from now on.
 
-        ``unnamed``: channels (full names) the answer said nothing about. Returns False if one of them lacks something
-        still; what it lacks is not asked for then. ``part``: the answer brought something, and there may be more.
+        Args:
+            filters: of the session; items that they work on are delivered before the query is sent.
+
+        Returns:
+            Whether the query is to be sent now; if not, ``query`` of the session is called again if there is need.
         """
         owner = self.owner
-        self.asking = False
-        queue, self._queue = self._queue, None
-        again, self._again = self._again, False
+        if self.state is State.GRANTED:
+            if owner.blocked:
+                self._move(Event.UNREAD)
+                return False
+            owner.context.table.ledger.recovering(owner.rate_key, owner.mode)
+            owner.context.wheel.cancel(self._alarm)
+            self._stale = False
+            self._open_ended_now, self.open_ended = self.open_ended, False
+        if filters is not None and filters.busy:
+            self._move(Event.FILTERING)
+            filters.after(self._filtered)
+            return False
+        self._move(Event.SENT)
+        self._ids_sent = {s.channel.name: s.prev_id for s in owner.subscriptions if s.prev_id is not None}
+        return True
+
+    def _filtered(self) -> None:
+        # A session whose backend detached is closed here, and goes on without recovery.
+        if self.state is State.FLUSHING:
+            self._move(Event.FILTERED)
+            self.owner.query()
+
+    def no_ids(self) -> None:
+        """Drop the query that has its turn: no channel of the session has an id any more."""
+        self._move(Event.NO_IDS)
+        if self.state is State.CATCHING_UP:
+            self._settle((), False)
+
+    def page(self, deferred: bool) -> None:
+        """Note that the response names a next page, which is requested now, or when the client reads (``deferred``)."""
+        self._move(Event.PAGE_DEFERRED if deferred else Event.PAGE)
+
+    def retry(self) -> bool:
+        """Repeat the query of a stream after a pause; items are kept until then.
+
+        Returns:
+            False if it has failed too often.
+        """
+        if self.tries >= len(RETRIES):
+            return False
+        self._move(Event.RETRY)
+        self._pause()
+        return True
+
+    def _back_off(self) -> bool:
+        """Repeat the query after a pause, in which items are delivered. Returns False if it has failed too often, and
+        the client lacks something."""
+        if self.tries >= len(RETRIES):
+            self.tries = 0
+            return not self.suspected and not self.lacks
+        self._move(Event.BACK_OFF)
+        # The next query is for all items that this one was for.
+        self.open_ended = self.open_ended or self._open_ended_now
+        self.owner.context.scheduler.discard(self.owner)
+        self._pause()
+        return True
+
+    def _pause(self) -> None:
+        context = self.owner.context
+        pause = RETRIES[self.tries] + context.random() * 0.999
+        self.tries += 1
+        context.wheel.set(self._alarm, context.clock() + pause)
+
+    def failed(self) -> bool:
+        """Deliver the kept items: the query of a WebSocket failed, and they need not wait for its repetition.
+
+        Returns:
+            False if the client lacks something and the query has failed too often: it has to be dropped.
+        """
+        if not self._back_off():
+            return False
+        if self.state is State.QUERYING:
+            self._move(Event.ANSWERED)
+        # Nothing is known that was not known before.
+        self._settle({subscription.channel.name for subscription in self.owner.subscriptions}, False)
+        return True
+
+    def answered(self, unnamed: Container[bytes] = (), part: bool = False) -> bool:
+        """Catch up with the kept items: the response is complete, and the subscriptions have the ids that it names.
+
+        Args:
+            unnamed: channels (full names) that the query was about and the response does not name.
+            part: the response contained items, and there may be more.
+
+        Returns:
+            False if the client lacks something and the backend has not named it too often: it has to be dropped.
+        """
+        self._move(Event.ANSWERED)
+        suspected, self.suspected = self.suspected, False
+        if self._settle(unnamed, part):
+            self.tries = 0
+            return True
+        self.suspected = self.suspected or suspected
+        return self.state.keeps_items or self.state is State.GRANTED or self._back_off()
+
+    def _settle(self, unnamed: Container[bytes], part: bool) -> bool:
+        """Deliver the kept items that follow. Returns False if an ``unnamed`` channel lacks something."""
+        owner = self.owner
+        stale, self._stale = self._stale, False
         late, self._late = self._late, None
         missed = self._missed
         if missed is not None:
             missed = {name for name in missed if name in unnamed}
         self._missed = missed | late if missed and late else missed or late
         self.listen()
-        unknown = self._catch_up(queue) if queue else ()
+        unknown = self._deliver_kept()
         if owner.over:
             return True
         helped = not unnamed or not self._misses(unknown, unnamed)
         for name in unknown:
             self._miss(name)
-            if name not in unnamed and not self.asking:
-                # Older than the answer, or newer with something missing in between: opaque ids do not tell.
-                self.want()
-        if again and not self.asking:
-            self.want()
+            # Older than the response, or newer with a gap before it: opaque ids do not show which.
+            stale = stale or name not in unnamed
+        if self.state is State.CATCHING_UP:
+            self._move(Event.CAUGHT_UP)
+        if not self.state.keeps_items:
+            stale, self._stale = stale or self._stale, False
+            if stale:
+                self.due()
         self.wait()
         if helped:
-            self._judges = True
-            self._part = part
+            self._unverified = PART if part else WHOLE
             if not owner.unconfirmed:
-                self.look()
+                self.verify()
         return helped
 
     @property
     def lacks(self) -> bool:
-        """Whether something is known to be missing, or was to be asked for."""
-        return self._because is not None or self._misses(())
+        """True if something is known to be missing, or was to be queried for."""
+        return self._ids_asked is not None or self._misses(())
 
     def _misses(self, unknown: Container[bytes], channels: Container[bytes] | None = None) -> bool:
-        """Return whether items of the channels (full names; None for all) were left out, or are ``unknown``."""
+        """Return whether one of ``channels`` (full names; None for all) is ``unknown`` or had items left out."""
         missed = self._missed or ()
         names = [subscription.channel.name for subscription in self.owner.subscriptions]
         return any((channels is None or n in channels) and (n in unknown or n in missed) for n in names)
 
     def renewed(self, channel: bytes) -> None:
-        """The channel (full name) has a new last id, without a question."""
+        """Note that a response to another request named a new last id of the channel (full name)."""
         if self._missed is not None:
             self._missed.discard(channel)
 
-    def _catch_up(self, queue: list[tuple[bytes, Item]]) -> set[bytes]:
-        """Deliver what arrived during the question, as far as the answer does not contain it.
+    def _deliver_kept(self) -> set[bytes]:
+        """Deliver the kept items as far as the response does not contain them.
 
-        Returns the channels with nothing that fits the answer.
+        Returns the channels (full names) without an item that follows the response.
         """
-        owner = self.owner
+        kept, self._kept = self._kept, None
         matched: set[bytes] = set()
         unknown: set[bytes] = set()
+        if not kept:
+            return unknown
+        owner = self.owner
         by_name = {subscription.channel.name: subscription for subscription in owner.subscriptions}
-        for name, item in queue:
+        for name, item in kept:
             subscription = by_name.get(name)
             if owner.over or subscription is None:
                 continue
             action = owner.action_of(item)
-            if self.asking:
+            if self.state.keeps_items:
+                # An item before it was a hint, and the next query is under way.
                 self._keep(subscription, item, action)
                 continue
             if subscription.prev_id is not None and name not in matched and (action is None or action == "send"):
@@ -362,99 +460,134 @@ class Recovery:
                     if action is not None:
                         unknown.add(name)
                     continue
-                # All up to here is in the answer.
+                # The response contains all items up to this one.
                 matched.add(name)
                 unknown.discard(name)
             self.deliver(subscription, item)
         return unknown
 
-    def look(self) -> None:
-        """Ask again if something was published while the backend was answering, and did not arrive here in order.
+    def verify(self) -> None:
+        """Query again if something was published while the backend was answering, and did not arrive in order.
 
-        Called when all channels are confirmed. An item causes at most one more question: a backend that still names
-        another id knows better, and to ask on would be for ever. After an answer that brought something, and may be a
-        part, the next one is asked for, unless it ends with the newest item that has arrived.
+        Called when all channels are confirmed. An item causes at most one more query: a backend that still names
+        another id knows better, and to query on would never end. After a response that may be a part, the next part is
+        queried for, unless the response ends with the newest item that has arrived.
         """
         owner = self.owner
-        if owner.over or self.asking:
-            # The answer to come is looked at, with what arrives meanwhile.
+        if owner.over or self.state.keeps_items:
+            # The response to come is verified, with the items that arrive meanwhile.
             return
-        table = owner.keeper.table
-        because, self._because = self._because, None
-        judges, self._judges = self._judges, False
-        part = judges and self._part and self._parts < PARTS_MAX
+        table = owner.context.table
+        asked, self._ids_asked = self._ids_asked, None
+        response, self._unverified = self._unverified, NONE
+        part = response == PART and self._parts < PARTS_MAX
         more = False
         for subscription in owner.subscriptions:
             name = subscription.channel.name
             unseen = table.conflict(subscription)
             if unseen is None:
                 last = subscription.prev_id
-                more = more or (part and last is not None and (self._open or subscription.channel.last != last))
+                more = more or (
+                    part and last is not None and (self._open_ended_now or subscription.channel.last != last)
+                )
                 continue
-            if judges and self._had is not None and self._had.get(name) == unseen:
-                # The newest that has arrived is what the client had when the backend was asked.
+            if response and self._ids_sent is not None and self._ids_sent.get(name) == unseen:
+                # The newest item that has arrived is the one that the client had when the backend was queried.
                 table.overtaken(subscription, unseen)
                 more = more or part
                 continue
-            if judges and because is not None and because.get(name) == unseen:
+            if response and asked is not None and asked.get(name) == unseen:
                 if not part:
                     table.insisted(subscription, unseen)
                     continue
                 more = True
-            if self._because is None:
-                self._because = {}
-            self._because[name] = unseen
-            self.want()
-        if judges:
-            self._had = None
+            if self._ids_asked is None:
+                self._ids_asked = {}
+            self._ids_asked[name] = unseen
+            self.due()
+        if response:
+            self._ids_sent = None
             self._parts = self._parts + 1 if more else 0
         if more:
-            self.newer = self.newer or self._open
-            self.want()
+            self.open_ended = self.open_ended or self._open_ended_now
+            self.due()
 
     def on_writable(self) -> None:
-        """The client has caught up; what it missed is asked for."""
-        if self.behind and not self.asking and not self.owner.blocked and not self.owner.over:
-            self.behind = False
-            self.want()
+        """Have the backend queried for items left out: the client reads again."""
+        if self.state is State.BEHIND and not self.owner.blocked and not self.owner.over:
+            self._move(Event.WRITABLE)
+            self.owner.context.scheduler.add(self.owner)
+
+    def next_page(self) -> None:
+        """Leave PAGING: the client has read the page before."""
+        self._move(Event.WRITABLE)
 
     # --- time
 
     def listen(self) -> None:
-        """Begin the countdown anew."""
+        """Restart the countdown of the quiet time."""
         subscriptions = self.owner.subscriptions
-        self._heard = self.owner.keeper.clock()
+        self._heard = self.owner.context.clock()
         self._silent = None
         if len(subscriptions) > 1:
-            # One that is busy does not tell about the others.
+            # Items of one channel are no sign of life of the others.
             self._silent = {s.channel.name for s in subscriptions if s.prev_id is not None} or None
 
     def _hear(self, subscription: Subscription) -> None:
         silent = self._silent
         if silent is None:
-            self._heard = self.owner.keeper.clock()
+            self._heard = self.owner.context.clock()
             return
         silent.discard(subscription.channel.name)
         if not silent:
             self.listen()
 
     def wait(self) -> None:
-        """Count down to the next question, from the last item on."""
-        if not self.owner.over and not self.asking and not self.paused:
-            self.owner.keeper.wheel.set(self._alarm, self._heard + self.owner.quiet_after)
+        """Set the timer for the end of the quiet time, unless a query is under way or pauses after a failure."""
+        state = self.state
+        if not self.owner.over and not state.keeps_items and state not in _TIMER_IN_USE:
+            self.owner.context.wheel.set(self._alarm, self._heard + self.owner.quiet_after)
 
     def _on_alarm(self, now: float) -> None:
-        if self.owner.over:
+        owner = self.owner
+        if owner.over:
             return
-        if self.paused:
-            self.paused = False
-            self.owner.repeat()
-        elif now < self._heard + self.owner.quiet_after:
+        if self.state is State.RETRY_WAIT:
+            self._move(Event.PAUSE_OVER)
+            if owner.subscriptions:
+                owner.context.scheduler.add_urgent(owner)
+            else:
+                # The client itself requested the page: it does not queue behind clients that recover.
+                self.granted()
+        elif self.state is State.BACKING_OFF:
+            self._move(Event.PAUSE_OVER)
+            owner.context.scheduler.add(owner)
+        elif now < self._heard + owner.quiet_after:
             self.wait()
         else:
-            self.owner.quiet()
+            self.open_ended = True
+            self.due()
 
-    def end(self) -> None:
-        """The session is over."""
-        self.owner.keeper.wheel.cancel(self._alarm)
-        self._queue = None
+    def detach(self) -> list[tuple[bytes, Item]]:
+        """End the recovery of a session that goes on without it.
+
+        Returns:
+            The kept items, with the full names of their channels.
+        """
+        kept, self._kept = self._kept, None
+        self.owner.context.scheduler.discard(self.owner)
+        self.close()
+        return kept or []
+
+    def close(self) -> None:
+        """End the recovery: the session is over, and leaves the scheduler itself."""
+        self.state = State.CLOSED
+        self.owner.context.wheel.cancel(self._alarm)
+        self._kept = None
+
+
+NONE, WHOLE, PART = range(3)
+"""Responses that are to be verified: none, one with everything, one that may have been a part."""
+
+_TIMER_IN_USE: Final = (State.BACKING_OFF, State.CATCHING_UP, State.CLOSED)
+"""States without quiet time although items are not kept."""

@@ -1,7 +1,6 @@
-"""A client's WebSocket: what goes between it, its backend and the publishers (docs/grip.md §8).
+"""WebSocket session: messages between a client, its backend and publishers (docs/grip.md §8).
 
-The session is the middle. On one side is the client, a transport for frames; on the other a ``BackendLeg``, either a
-WebSocket of its own or WebSocket-over-HTTP. Events of both come in as calls; frames and calls go out.
+The client and the ``BackendLeg`` (a WebSocket, or WebSocket-over-HTTP) call it; it writes frames and calls the leg.
 """
 
 from __future__ import annotations
@@ -10,6 +9,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from gripproxy.delivery.channel import Subscription
+from gripproxy.delivery.channel_table import sharers
+from gripproxy.delivery.fanout import OPCODES, frame
+from gripproxy.delivery.filter_queue import FilterQueue, close, concerns, refresh
+from gripproxy.grip.close_frame import close_payload
 from gripproxy.grip.control import (
     Control,
     ControlError,
@@ -23,53 +27,38 @@ from gripproxy.grip.control import (
     changed_meta,
     parse_control,
 )
-from gripproxy.grip.deflate import Parameters, frame_shared
-from gripproxy.grip.frames import CLOSE, CONT, PING, PONG, TEXT, close_payload, serialise
+from gripproxy.grip.frames import CLOSE, CONT, PING, PONG, TEXT, serialise
 from gripproxy.grip.item import Item
+from gripproxy.grip.permessage_deflate import Parameters, frame_shared
 from gripproxy.pipe import SOCKET
-from gripproxy.sessions.channels import Subscription, sharers
-from gripproxy.sessions.extras import FRAME_OVERHEAD, NO_META, Extras
-from gripproxy.sessions.fanout import OPCODES, frame
-from gripproxy.sessions.filtering import FilterQueue, close, concerns, refresh
-from gripproxy.sessions.keeper import Keeper
-from gripproxy.sessions.reliable_socket import ReliableSocket
-from gripproxy.sessions.sides import BackendLeg, SocketOutlet, SocketTerms
-from gripproxy.sessions.upkeep import Upkeep
-from gripproxy.sessions.wheel import Alarm
+from gripproxy.sessions.context import SessionContext
+from gripproxy.sessions.reliable_websocket import ReliableWebSocket
+from gripproxy.sessions.timer_wheel import Alarm
+from gripproxy.sessions.websocket_interfaces import BackendLeg, SocketOutlet, SocketTerms
+from gripproxy.sessions.websocket_optional import FRAME_OVERHEAD, NO_META, Extras
+from gripproxy.sessions.websocket_timers import Upkeep
 
 __all__ = ["CLOSE_TIMEOUT", "WebSocketSession"]
 
 CLOSE_TIMEOUT: Final = 10.0
-"""Seconds the client has to answer a close frame (RFC 6455 §7.1.1 leaves it to the server)."""
+"""Seconds that the client has to answer a close frame (RFC 6455 §7.1.1 leaves it to the server)."""
 
 
 class WebSocketSession:
-    """One client's WebSocket.
+    """One client's WebSocket, opened by the request for ``uri``, which has the number ``serial`` in this process.
 
-    ``grip`` is the message prefix if the backend negotiated GRIP (docs/grip.md §8.2), else None: then everything is
-    relayed as it is.
+    Args:
+        outlet: the client's side.
+        context: the context shared by all sessions of the worker.
+        terms: of the target.
+        cid: connection id.
+        grip: message prefix, if the backend negotiated GRIP (docs/grip.md §8.2); None relays every message as it is.
+        deflate: compression agreed with the client (RFC 7692); None without.
     """
 
     __slots__ = (
-        "_detached",
-        "_discarding",
-        "_partial",
-        "_sent_close",
-        "cid",
-        "deflate",
-        "extras",
-        "grip",
-        "keeper",
-        "leg",
-        "meta",
-        "outlet",
-        "over",
-        "peer_closed",
-        "serial",
-        "subscriptions",
-        "terms",
-        "transport",
-        "unconfirmed",
+        *("_detached", "_discarding", "_partial", "_sent_close", "cid", "deflate", "extras", "grip", "context", "leg"),
+        *("meta", "outlet", "over", "peer_closed", "serial", "subscriptions", "terms", "transport", "unconfirmed"),
         "uri",
     )
 
@@ -78,54 +67,52 @@ class WebSocketSession:
     def __init__(
         self,
         outlet: SocketOutlet,
-        keeper: Keeper,
+        context: SessionContext,
         terms: SocketTerms,
         cid: bytes,
         serial: int,
         uri: bytes,
         grip: bytes | None,
+        deflate: Parameters | None = None,
     ) -> None:
         self.outlet = outlet
         self.transport: Any = outlet.transport
-        self.keeper = keeper
+        self.context = context
         self.terms = terms
         self.cid = cid
         self.serial = serial
         self.uri = uri
         self.grip = grip
-        self.deflate: Parameters | None = None
-        """What was agreed on compression with the client (RFC 7692)."""
+        self.deflate = deflate
         self.leg: BackendLeg | None = None
         self.meta: Mapping[bytes, bytes] = NO_META
         self.subscriptions: tuple[Subscription, ...] = ()
         self.unconfirmed = 0
         self.over = False
         self.peer_closed = False
-        """The client has closed, or broke the protocol: nothing it sends counts any more."""
-        self._partial = False
-        self._discarding = False
-        self._detached = False
-        self._sent_close = False
+        """The client has closed, or broke the protocol: frames that follow are ignored."""
+        self._partial = self._discarding = self._detached = self._sent_close = False
         self.extras: Extras | None = None
 
     @property
     def route(self) -> object:
-        """The route the client came by."""
+        """Route of the request."""
         return self.terms.route
 
     @property
     def rate_key(self) -> bytes:
-        """The route's id if the operator gave it one (docs/grip.md §10)."""
+        """Id of the route if the operator gave it one, else empty (docs/grip.md §10)."""
         return self.terms.rate_key
 
     @property
-    def reliable(self) -> ReliableSocket | None:
-        """What it has if one of its channels has ids."""
+    def reliable(self) -> ReliableWebSocket | None:
+        """Recovery of channels with ids; None without such a channel."""
         extras = self.extras
         return extras.reliable if extras is not None else None
 
-    def start(self) -> None:
-        """Subscribe to the channels the route's target gives every WebSocket."""
+    def start(self, leg: BackendLeg | None) -> None:
+        """Subscribe to the channels of the target; ``leg``: the backend's side, None for the test target."""
+        self.leg = leg
         for name in self.terms.implicit:
             self._subscribe(name, name, None, ())
 
@@ -136,25 +123,32 @@ class WebSocketSession:
     # --- from the client
 
     def client_data(self, opcode: int, data: bytes, first: bool, fin: bool) -> None:
-        """A piece of a message."""
+        """Relay a piece of a client's message.
+
+        Args:
+            opcode: of the message.
+            data: the piece.
+            first: the piece begins the message.
+            fin: the piece ends the message.
+        """
         self.terms.figures.from_client(len(data), fin, self.leg is not None and not self._detached)
         if self.leg is not None and not self._detached:
             self.leg.data(opcode, data, first, fin)
 
     def client_ping(self, data: bytes) -> None:
-        """A ping: the backend's to answer, ours once the backend has detached."""
+        """Relay a client's ping with the payload ``data``; without a backend, or once it has detached, answer it."""
         if self._detached or self.leg is None:
             self._write(serialise(PONG, data))
         else:
             self.leg.ping(data)
 
     def client_pong(self, data: bytes) -> None:
-        """A pong."""
+        """Relay a client's pong with the payload ``data``, unless the backend has detached."""
         if self.leg is not None and not self._detached:
             self.leg.pong(data)
 
     def client_close(self, code: int | None, reason: bytes) -> None:
-        """A close frame: the first, or the answer to ours."""
+        """Relay a client's close frame (``code``: None if it has none, ``reason``), or its answer to the backend's."""
         if self.peer_closed:
             return
         self.peer_closed = True
@@ -169,7 +163,7 @@ class WebSocketSession:
         self._finish()
 
     def client_lost(self) -> None:
-        """The connection is gone."""
+        """End the session: the client's connection is closed."""
         if self.over:
             return
         leg = self.leg
@@ -178,10 +172,10 @@ class WebSocketSession:
             leg.client_lost()
 
     def client_failed(self, code: int, text: str) -> None:
-        """The client broke the protocol: it is told with the right code, the backend that the client closed so."""
+        """Close both sides with a code and ``text`` as the reason: the client broke the protocol."""
         leg = self.leg if not self._detached else None
         if self._sent_close:
-            self.abort(text)
+            self.abort_client(text)
             if leg is not None:
                 leg.client_lost()
             return
@@ -195,7 +189,14 @@ class WebSocketSession:
     # --- from the backend
 
     def backend_data(self, opcode: int, data: bytes, first: bool, fin: bool) -> None:
-        """A piece of a message (docs/grip.md §8.2: what becomes of it depends on its beginning)."""
+        """Relay a piece of a backend's message, or carry out a control message (docs/grip.md §8.2).
+
+        Args:
+            opcode: of the message.
+            data: the piece.
+            first: the piece begins the message.
+            fin: the piece ends the message.
+        """
         if self._sent_close or self.over:
             return
         self.terms.figures.from_server(len(data), fin)
@@ -216,7 +217,7 @@ class WebSocketSession:
             self._discarding = not fin
             return
         if first and not fin:
-            self._unsettle()  # nothing may be written between the pieces
+            self._unsettle()  # no item between the pieces
         self._partial = not fin
         self.terms.figures.to_client(len(data), fin)
         self._write(self._data_frame(opcode, data, first, fin))
@@ -238,72 +239,70 @@ class WebSocketSession:
         return serialise(opcode if first else CONT, piece, fin=fin, rsv1=first)
 
     def backend_ping(self, data: bytes) -> None:
-        """A ping for the client."""
+        """Relay a backend's ping with the payload ``data``."""
         self._write(serialise(PING, data))
 
     def backend_pong(self, data: bytes) -> None:
-        """A pong for the client."""
+        """Relay a backend's pong with the payload ``data``."""
         self._write(serialise(PONG, data))
 
     def backend_close(self, code: int | None, reason: bytes) -> None:
-        """The backend closes, or answers the client's close."""
+        """Relay a backend's close frame (``code``: None if it has none, ``reason``), or its answer to the client's."""
         if not self._sent_close:
             self._send_close(code, reason)
         if self.peer_closed:
             self._finish()
 
     def backend_lost(self, why: str) -> None:
-        """The backend's side broke: the client is dropped (docs/grip.md §8.6)."""
-        if not self.over:
-            if self._sent_close:
-                # The close frame is on its way; what the client answers concerns nobody any more.
-                self.leg = None
-                return
-            self.abort(why)
+        """Drop the client unless it was sent a close: the backend failed for the reason ``why`` (docs/grip.md §8.6)."""
+        if self._sent_close and not self.over:
+            self.leg = None  # the close frame is on its way, and the client's answer to it is not relayed
+        elif not self.over:
+            self.abort_client(why)
 
     # --- from publishers
 
     def on_confirmed(self) -> None:
-        """All channels asked for are confirmed: what waited goes out."""
+        """Write the frames that waited: all channels are confirmed."""
         extras = self.extras
         if extras is not None:
             if extras.confirming is not None:
-                self.keeper.wheel.cancel(extras.confirming)
+                self.context.wheel.cancel(extras.confirming)
                 extras.confirming = None
             if extras.parts and not extras.blocked:
                 self._drain_parts()
             if extras.reliable is not None:
-                extras.reliable.recovery.look()
+                extras.reliable.recovery.verify()
         self._settle()
 
     def _settle(self) -> None:
-        """Take the short way wherever every item is wanted as it is."""
+        """Make the subscriptions plain whose items need neither filters nor a check of ids."""
         extras = self.extras
         if (
             self.over
             or self._sent_close
             or self.unconfirmed
             or self._partial
-            or self.keeper.paced
+            or self.context.paced
             or self.deflate is not None
-            # What is gathered goes out channel by channel, which would change the order between them.
+            # Gathered items are written channel by channel, which would change the order between channels.
             or len(self.subscriptions) > 1
             or (extras is not None and extras.in_the_way)
         ):
             return
         for subscription in self.subscriptions:
             if not subscription.filters and subscription.prev_id is None:
-                self.keeper.table.make_plain(subscription)
+                self.context.table.make_plain(subscription)
 
     def _unsettle(self) -> None:
-        """From now on every item is looked at."""
+        """Stop plain delivery: every item is passed to ``deliver``."""
         for subscription in self.subscriptions:
-            gathered = self.keeper.table.make_careful(subscription)
+            gathered = self.context.table.make_careful(subscription)
             if gathered:
                 self._write(gathered)
 
     def deliver(self, subscription: Subscription, item: Item) -> bool:
-        """An item for one of the channels. Returns whether it was written, queued or acted upon."""
+        """Deliver an item. Returns whether it was written, queued or acted upon (see Hold.deliver)."""
         if self.over or self._sent_close:
             return False
         extras = self.extras
@@ -312,8 +311,7 @@ class WebSocketSession:
         return self.accept(subscription, item, None)
 
     def accept(self, subscription: Subscription, item: Item, last: bytes | None) -> bool:
-        """Take an item whose turn it is; ``last`` is the id that the client had of the channel before it, None if ids
-        do not matter. Returns whether it was written, queued or acted upon."""
+        """Deliver an item that follows, or needs no check (see QueryingSession.accept)."""
         message = item.message
         if message is None or self.over or self._sent_close:
             return False
@@ -334,15 +332,15 @@ class WebSocketSession:
         return filters.put(subscription, item, last)
 
     def content_of(self, item: Item) -> bytes:
-        """Content of the item for WebSockets."""
+        """Return the content of the item for WebSockets."""
         return (item.message.content if item.message is not None else None) or b""
 
     def content_filters_of(self, item: Item) -> tuple[str, ...] | None:
-        """What the publisher prepared the content for."""
+        """Return the filters that the publisher prepared the content for; None for any."""
         return item.message.content_filters if item.message is not None else None
 
     def filtered(self, item: Item, content: bytes) -> None:
-        """The item has passed the filters."""
+        """Write an item that has passed the filters."""
         message = item.message
         if message is None or self.over or self._sent_close:
             return
@@ -353,24 +351,24 @@ class WebSocketSession:
             self._inject(self._message(message.type, content))
 
     def filter_failed(self, text: str) -> None:
-        """A filter went wrong: fatal in debug mode only, else the item is skipped (docs/grip.md §7)."""
+        """Close the WebSocket in debug mode, else skip the item: a filter failed (docs/grip.md §7)."""
         if self.terms.debug:
             self._published_close(1011, text.encode()[:123])
         else:
             self.outlet.note(text)
 
     def refused(self, subscription: Subscription, item: Item, last: bytes | None, text: str) -> None:
-        """The item exceeds a bound: it is left out, which for a channel with ids is a gap."""
+        """Leave out an item that exceeds a bound: a gap, if its channel has ids."""
         self.filter_failed(text)
         if last is not None and self.reliable is not None and not self._sent_close:
             self.reliable.refused(subscription, item, last)
 
     def write_gathered(self, data: bytes) -> None:
-        """Take framed items that were gathered while this session was plain."""
+        """Take items that were gathered for one write while the session was plain; ``data`` is framed."""
         self._inject(data)
 
     def refresh(self) -> None:
-        """Have the backend asked at once (docs/grip.md §8.3)."""
+        """Have a request without events sent to the backend (docs/grip.md §8.3)."""
         if self.leg is not None and not self._detached:
             self.leg.refresh()
 
@@ -390,31 +388,31 @@ class WebSocketSession:
 
     def _write(self, data: bytes) -> None:
         if self.over or self._sent_close:
-            return  # a close is the last there is
+            return  # no frame follows a close
         extras = self.extras
         if self.unconfirmed or (extras is not None and (extras.blocked or extras.parts)):
             extras = self._more()
             extras.parts.append(data)
             extras.size += len(data) + FRAME_OVERHEAD
-            self.keeper.grew(len(data))
-            if extras.size > (most := self.keeper.buffer_max):
-                self.break_off(self.outlet.cut, f"{extras.size} bytes wait for it, at most {most} may")
+            self.context.grew(len(data))
+            if extras.size > (most := self.context.buffer_max):
+                self.abort_both(self.outlet.abort_slow, f"{extras.size} bytes wait for it, at most {most} may")
             return
         if extras is not None and extras.upkeep is not None:
-            extras.upkeep.written = self.keeper.clock()
+            extras.upkeep.written = self.context.clock()
         self.transport.write(data)
         if self.extras is not None:
-            self.extras.sharers = 1  # of the backend, or for this client alone
+            self.extras.sharers = 1  # the bytes are for this client only
 
     def _inject(self, data: bytes) -> None:
-        """Write a message of our own or of a publisher: not between the pieces of a backend's."""
+        """Write a message of the proxy or of a publisher: not between the pieces of a backend's."""
         if self._partial and not self.over and not self._sent_close:
             extras = self._more()
             extras.after.append(data)
             extras.after_size += len(data) + FRAME_OVERHEAD
-            self.keeper.grew(len(data))
-            if extras.after_size > self.keeper.buffer_max:
-                self.break_off(self.outlet.cut, "the backend does not finish a message while items wait")
+            self.context.grew(len(data))
+            if extras.after_size > self.context.buffer_max:
+                self.abort_both(self.outlet.abort_slow, "the backend does not finish a message while items wait")
             return
         self._write(data)
 
@@ -429,7 +427,7 @@ class WebSocketSession:
                 self._finish()
 
     def on_blocked(self) -> None:
-        """The client does not read as fast as is written."""
+        """Buffer frames from now on, and stop the backend: the client does not read fast enough."""
         if self.over:
             return
         self._more().blocked, self._more().sharers = True, sharers(self)
@@ -438,7 +436,7 @@ class WebSocketSession:
             self.leg.flow(False)
 
     def on_writable(self) -> None:
-        """The client has caught up."""
+        """Write buffered frames: the client reads again."""
         extras = self.extras
         if extras is None or self.over:
             return
@@ -460,7 +458,7 @@ class WebSocketSession:
             self.outlet.note(f"control message ignored: {error}")
 
     def control(self, control: Control) -> None:
-        """Carry out one control message of the backend. Raises ControlError."""
+        """Carry out one control message of the backend. Raises ControlError if it is malformed."""
         if isinstance(control, Subscribe):
             if len(control.filters) > self.terms.max_filters:
                 self._published_close(1011, b"too many filters for channel '%b'" % control.channel[:80])
@@ -470,7 +468,7 @@ class WebSocketSession:
             full = self.terms.prefix + control.channel
             for subscription in self.subscriptions:
                 if subscription.channel.name == full and full not in self.terms.implicit:
-                    self.keeper.table.remove(self, subscription)
+                    self.context.table.remove(self, subscription)
                     break
         elif isinstance(control, SetMeta):
             self.meta = changed_meta(self.meta, control, self.terms.bounds)
@@ -487,20 +485,23 @@ class WebSocketSession:
         elif isinstance(control, Detach) and self.leg is not None and not self._detached:
             self._detached = True
             if self.extras is not None and self.extras.reliable is not None:
-                self.extras.reliable.forsake()
+                self.extras.reliable.detach()
                 self.extras.reliable = None
             self.leg.detach()
 
     def subscribe(self, name: bytes, filters: tuple[str, ...], prev_id: bytes | None = None) -> None:
-        """Subscribe to a channel by its name without the route's prefix.
+        """Subscribe to a channel.
 
-        ``prev_id`` is the id of the last item that the client has: the channel is reliable if the backend ``answers``.
+        Args:
+            name: of the channel, without the route's prefix.
+            filters: names of filters.
+            prev_id: last id that the client has; with it the channel is reliable, if the backend ``answers``.
         """
         full = self.terms.prefix + name
         reliable = self.reliable
         if prev_id is not None and reliable is None:
             if self.leg is not None and self.leg.answers and not self._detached:
-                reliable = self._more().reliable = ReliableSocket(self)
+                reliable = self._more().reliable = ReliableWebSocket(self)
             else:
                 self.outlet.note("prev-id ignored: only a backend over HTTP can be asked for what was missed")
         if reliable is None:
@@ -515,27 +516,27 @@ class WebSocketSession:
             self.outlet.note(f"subscription ignored: {self.terms.limit} channels are subscribed to")
             return
         self._unsettle()
-        self.keeper.table.add(self, (full, name, prev_id, filters))
+        self.context.table.add(self, (full, name, prev_id, filters))
         if self.unconfirmed:
             extras = self._more()
             if extras.confirming is None:
                 extras.confirming = Alarm(self._unconfirmed)
-                self.keeper.wheel.set(extras.confirming, self.keeper.clock() + self.keeper.confirm_timeout)
+                self.context.wheel.set(extras.confirming, self.context.clock() + self.context.confirm_timeout)
 
     def _unconfirmed(self, now: float) -> None:
         if self.unconfirmed:
-            self.break_off(self.outlet.drop, "a subscription was not confirmed by the handler in time")
+            self.abort_both(self.outlet.abort, "a subscription was not confirmed by the handler in time")
 
     def _upkeep(self) -> Upkeep:
         extras = self._more()
         if extras.upkeep is None:
-            extras.upkeep = Upkeep(self.keeper, self._inject, self.terms.figures)
+            extras.upkeep = Upkeep(self.context, self._inject, self.terms.figures)
         return extras.upkeep
 
     # --- the end
 
     def _send_close(self, code: int | None, reason: bytes) -> None:
-        self._unsettle()  # no item behind the close
+        self._unsettle()  # no item follows the close
         self._write(serialise(CLOSE, close_payload(code, reason)))
         self._sent_close = True
         if not self.peer_closed and not self.over:
@@ -545,13 +546,13 @@ class WebSocketSession:
         extras = self._more()
         if extras.closing is None:
             extras.closing = Alarm(self._close_expired)
-            self.keeper.wheel.set(extras.closing, self.keeper.clock() + CLOSE_TIMEOUT)
+            self.context.wheel.set(extras.closing, self.context.clock() + CLOSE_TIMEOUT)
 
     def _close_expired(self, now: float) -> None:
-        self.break_off(self.outlet.drop, f"the client does not {'read' if self.peer_closed else 'answer'} a close")
+        self.abort_both(self.outlet.abort, f"the client does not {'read' if self.peer_closed else 'answer'} a close")
 
-    def break_off(self, report: Callable[[str], None], why: str) -> None:
-        """Drop both sides without a close frame, unless it is over; ``report(why)`` ends the client's connection."""
+    def abort_both(self, report: Callable[[str], None], why: str) -> None:
+        """Abort both sides without a close frame, unless the session is over; ``report(why)`` aborts the client's."""
         if self.over:
             return
         self._leave()
@@ -560,7 +561,7 @@ class WebSocketSession:
         report(why)
 
     def _finish(self) -> None:
-        """Both sides have closed."""
+        """End the session: both sides have closed."""
         extras = self.extras
         if self.over:
             return
@@ -568,20 +569,20 @@ class WebSocketSession:
             self._limit_closing()
             return
         self._leave()
-        self.outlet.end()
+        self.outlet.close()
 
-    def abort(self, why: str) -> None:
-        """Drop the client without a close frame."""
+    def abort_client(self, why: str) -> None:
+        """Abort the client's connection without a close frame; ``why``: the reason, for the log."""
         if not self.over:
             self._leave()
-            self.outlet.drop(why)
+            self.outlet.abort(why)
 
-    def give_up(self) -> None:
-        """Drop both sides: a bug hit it."""
-        self.break_off(self.outlet.drop, "a bug in gripproxy")
+    def abort_on_defect(self) -> None:
+        """Abort both sides because of a defect of gripproxy."""
+        self.abort_both(self.outlet.abort, "a bug in gripproxy")
 
     def drain(self) -> None:
-        """The process ends: close with 1001 (RFC 6455 §7.4.1)."""
+        """Close with 1001: the worker ends (RFC 6455 §7.4.1)."""
         if not self.over and not self._sent_close:
             self._published_close(1001, b"")
 
@@ -590,10 +591,10 @@ class WebSocketSession:
         if (extras := self.extras) is not None:
             for alarm in (extras.closing, extras.confirming):
                 if alarm is not None:
-                    self.keeper.wheel.cancel(alarm)
+                    self.context.wheel.cancel(alarm)
             if extras.upkeep is not None:
                 extras.upkeep.cancel()
             if extras.reliable is not None:
-                extras.reliable.end()
+                extras.reliable.close()
             self.extras = None
-        self.keeper.table.unsubscribe(self)
+        self.context.table.unsubscribe(self)

@@ -1,7 +1,6 @@
-"""``gripproxy top``: a live view of stats sockets, gripproxy's or Pushpin's (docs/top.md).
+"""``gripproxy top``: a live view of stats sockets in a terminal (docs/top.md).
 
-Messages become events (``event``), events a picture of what is there and what happens (``picture``, with ``instance``
-and ``channel``), of which snapshots are taken (``snapshot``). Keys (``keys``) change what is looked at (``view``), and
-``screen`` draws it. None of these does I/O or reads a clock. Around them: ``source`` has the sockets, ``terminal`` the
-terminal, ``watch`` the loop.
+Imports ``live`` and ``stats``. ``app`` is the loop: it reads stats sockets through ``stats.subscriber`` into the
+live model, keys from the ``terminal`` through ``keys`` into the ``view`` (which table, order and part is shown), and
+draws a snapshot by ``screen`` with amounts as ``format`` writes them. ``--once`` prints one snapshot as plain text.
 """

@@ -1,4 +1,4 @@
-"""Keys as a terminal sends them: bytes in, names out."""
+"""Keys: decoding of the bytes of a terminal into names of keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ["Keys"]
 
 MAX_SEQUENCE: Final = 16
-"""Bytes of an escape sequence; a longer one is none."""
+"""Greatest length of an escape sequence in bytes."""
 
 _CONTROL: Final = {
     "\r": "enter",
@@ -40,7 +40,7 @@ _SEQUENCES: Final = {
 
 
 class Keys:
-    """Splits what a terminal sends into keys: characters as they are, all others as names like ``page down``."""
+    """Splits the input of a terminal into keys: characters themselves, other keys as names like ``page down``."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -48,11 +48,15 @@ class Keys:
 
     @property
     def unfinished(self) -> bool:
-        """Whether what came could be the beginning of a sequence, or the escape key: time tells, see flush."""
+        """True if the last bytes are the escape key or the beginning of a sequence; ``flush`` decides after a time."""
         return bool(self._waiting)
 
     def feed(self, data: bytes) -> list[str]:
-        """Return the keys that are complete with these bytes."""
+        """Return the keys completed by further bytes.
+
+        Args:
+            data: as read from the terminal.
+        """
         text = self._waiting + self._decoder.decode(data)
         self._waiting = ""
         keys: list[str] = []
@@ -79,13 +83,13 @@ class Keys:
         return keys
 
     def flush(self) -> list[str]:
-        """Nothing more came for a moment: return what the unfinished sequence was."""
+        """Return the key that an unfinished sequence is, if no bytes follow it: escape, or none."""
         waiting, self._waiting = self._waiting, ""
         return ["escape"] if waiting == "\x1b" else []
 
 
 def _end(text: str, start: int) -> int | None:
-    """Return where the sequence that begins with an escape ends; None if more is needed."""
+    """Return the end of the escape sequence at ``start``; None if it is unfinished."""
     if start + 1 == len(text):
         return None
     if text[start + 1] not in "[O":

@@ -1,4 +1,4 @@
-"""Draws a snapshot: the screen of the live view, and the plain text of ``--once``."""
+"""Screen: drawing of a snapshot for the live view, and as plain text for ``--once``."""
 
 from __future__ import annotations
 
@@ -9,32 +9,36 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gripproxy.top.amount import UNKNOWN, age, bytes_rate, count, known, rate, shown, spark
-from gripproxy.top.snapshot import EndpointRow, Figure, Snapshot
+from gripproxy.live.snapshot import EndpointRow, Figure, Snapshot
+from gripproxy.top.format import UNKNOWN, age, bytes_rate, count, known, rate, shown, spark
 from gripproxy.top.view import SORTS, TABLES, Row, View
 
 __all__ = ["MIN_HEIGHT", "MIN_WIDTH", "plain", "screen", "text_of"]
 
 MIN_WIDTH: Final = 40
 MIN_HEIGHT: Final = 8
-"""Columns and lines below which nothing can be shown but a request for more."""
+"""Least numbers of columns and lines; below them a request for more is shown."""
 
 WIDE: Final = 110
-"""Columns from which there is room for more of a table."""
+"""Columns from which tables have further columns."""
 TALL: Final = 36
-"""Lines from which there is room for routes under the channels, and how many of them."""
+"""Lines from which routes are shown under the channels."""
 ROUTES: Final = 6
+"""Greatest number of routes under the channels."""
 FIGURES: Final = 5
 """Lines of the figures above the table."""
 RIGHT: Final = 21
-"""Columns of what happens, without the lines of bars."""
+"""Columns of the right figures, without bars."""
 BARS: Final = 12
-"""Width of the lines of bars; wider where there is room."""
+"""Least number of bars; more where there is room."""
 
 
 class _Column(NamedTuple):
-    """A column: heading, the order that sorts by it, what stands in it, how it is aligned, its least width, and the
-    columns that the screen must have for it to be shown."""
+    """A column of a table.
+
+    Heading, order by it (empty: none), text of a cell, alignment, least width, and least width of the screen that
+    shows it.
+    """
 
     heading: str
     sort: str
@@ -58,7 +62,7 @@ MEANINGS: Final[dict[str, str]] = {
     "dropped-duplicate": "items whose id was known",
     "dropped-sequence": "items that waited for one that did not come",
 }
-"""Fields of ``delivery`` in words; others that come are shown by their names."""
+"""Meanings of known fields of ``delivery`` and ``recovery``; unknown ones are shown without."""
 
 COLUMNS: Final[dict[str, Sequence[_Column]]] = {
     "channels": (
@@ -143,7 +147,17 @@ _STATES: Final = {
 
 
 def screen(snapshot: Snapshot, view: View, width: int, height: int) -> RenderableType:
-    """Return the screen of so many columns and lines; the help may have more. Scrolls ``view`` to where rows are."""
+    """Draw the screen of the live view.
+
+    Args:
+        snapshot: the figures.
+        view: state of the view, which is scrolled to existing rows.
+        width: columns of the screen.
+        height: lines of the screen; the help may have more.
+
+    Returns:
+        The drawing.
+    """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return Group(Text(f"needs {MIN_WIDTH} columns and {MIN_HEIGHT} lines", no_wrap=True, overflow="crop"))
     lines: list[RenderableType] = [_title(snapshot, view, width)]
@@ -174,7 +188,16 @@ def screen(snapshot: Snapshot, view: View, width: int, height: int) -> Renderabl
 
 
 def plain(snapshot: Snapshot, view: View, rows: int) -> RenderableType:
-    """Return a snapshot as text of any length: all figures, then every table, of channels the first ``rows``."""
+    """Draw a snapshot as plain text of any length: all figures, then all tables.
+
+    Args:
+        snapshot: the figures.
+        view: orders and filters of the tables.
+        rows: greatest number of channels.
+
+    Returns:
+        The drawing.
+    """
     lines: list[RenderableType] = list(_sockets(snapshot, most=len(snapshot.endpoints)))
     lines += [*_warnings(snapshot), Text(), _rates(snapshot), Text()]
     lines += [_present(snapshot), Text()]
@@ -195,8 +218,8 @@ def plain(snapshot: Snapshot, view: View, rows: int) -> RenderableType:
 
 
 def _line(text: Text) -> Text:
-    text.no_wrap, text.overflow = True, "ellipsis"
-    return text
+    """Return the text as one line, cut at the edge of the screen."""
+    return Text.assemble(text, no_wrap=True, overflow="ellipsis")
 
 
 def _title(snapshot: Snapshot, view: View, width: int) -> Text:
@@ -206,7 +229,7 @@ def _title(snapshot: Snapshot, view: View, width: int) -> Text:
             text.append(f" {number} {table} ", style="reverse")
         else:
             text.append(f" {number} {table} ", style="dim")
-    right = "PAUSED " if view.paused else f"for {age(max(1.0, snapshot.watched))} "
+    right = "PAUSED " if view.paused else f"for {age(max(1.0, snapshot.elapsed))} "
     space = width - text.cell_len - len(right)
     if space > 0:
         text.append(" " * space)
@@ -215,7 +238,7 @@ def _title(snapshot: Snapshot, view: View, width: int) -> Text:
 
 
 def _sockets(snapshot: Snapshot, most: int) -> list[Text]:
-    """Return a line for each stats socket, those with trouble first; one that sums them up if there are too many."""
+    """Return a line for each stats socket, troubled ones first, or a summary of those beyond ``most`` lines."""
     order = list(_STATES)
     rows = sorted(snapshot.endpoints, key=lambda row: -order.index(row.state))
     lines = [_socket(row) for row in rows]
@@ -228,20 +251,20 @@ def _sockets(snapshot: Snapshot, most: int) -> list[Text]:
 
 def _socket(row: EndpointRow) -> Text:
     dot, style = _STATES[row.state]
-    said = {
+    states = {
         "live": "live",
         "silent": f"silent for {age(row.seconds)}",
         "connected": f"connected for {age(max(1.0, row.seconds))}, nothing has come yet",
         "waiting": f"not there, waiting for {age(max(1.0, row.seconds))}",
         "lost": f"lost for {age(max(1.0, row.seconds))}, waiting; figures are from before",
     }[row.state]
-    # The name stands last: it may be cut.
-    text = Text(f" {dot} {said}", style=style)
+    # The address is last: it may be cut.
+    text = Text(f" {dot} {states}", style=style)
     return text.append(f" ({row.why})" if row.why else "").append(f"  {shown(row.name)}", style="default")
 
 
 def _figures(snapshot: Snapshot, width: int) -> list[Text]:
-    """Return what is there, at the left, and what happens, at the right: FIGURES lines."""
+    """Return FIGURES lines: present numbers at the left, rates at the right."""
     modes, channels = snapshot.subscribers, _least(snapshot.subscribed, bool(snapshot.channels_left_out))
     bars = BARS + max(0, width - 90) // 2
     left = [
@@ -266,7 +289,7 @@ def _figures(snapshot: Snapshot, width: int) -> list[Text]:
         ("deliveries", rate(snapshot.deliveries.rate), spark(snapshot.deliveries_history, bars)),
         ("to clients", "", bytes_rate(snapshot.sent_bytes)),
     ]  # fmt: skip
-    # One width for the figures of each side, so that they stand below each other.
+    # Equal widths on each side, so that figures are aligned.
     return [
         _figure(*one, width - RIGHT - bars).append_text(_figure(*other, 0))
         for one, other in zip(left, right, strict=True)
@@ -274,7 +297,7 @@ def _figures(snapshot: Snapshot, width: int) -> list[Text]:
 
 
 def _figure(label: str, value: str | Text, more: str | Text, width: int) -> Text:
-    """Return a label, a figure, and more about it; cut or filled to a width, unless that is 0."""
+    """Return a label, a figure and its details, cut or padded to ``width`` columns unless that is 0."""
     text = Text(f" {label:<11}", style="dim", no_wrap=True, overflow="crop")
     figure = Text.assemble(value, style="bold not dim")
     text.append(" " * (8 - figure.cell_len)).append_text(figure).append(" ")
@@ -286,12 +309,12 @@ def _figure(label: str, value: str | Text, more: str | Text, width: int) -> Text
 
 
 def _least(value: int | None, low: bool) -> str:
-    """Return a count that is too low if ``low``."""
+    """Return a count, marked with ``≥`` if it is too low."""
     return f"≥{known(value)}" if low else known(value)
 
 
 def _drops(snapshot: Snapshot) -> tuple[str, Any, Any]:
-    """Return what was not delivered since the view began, by reason, and how many clients did not read."""
+    """Return the drops since the start of the view by reason, and the number of slow clients."""
     outcomes = snapshot.outcomes
     drops = {name.removeprefix("dropped-"): one.total for name, one in outcomes.items() if name.startswith("dropped-")}
     total = sum(drops.values())
@@ -303,7 +326,7 @@ def _drops(snapshot: Snapshot) -> tuple[str, Any, Any]:
 
 
 def _warnings(snapshot: Snapshot) -> list[Text]:
-    """Return what limits the truth of the figures, a line each."""
+    """Return a line for each reason why figures are not exact."""
     found = []
     if snapshot.malformed:
         messages = "message" if snapshot.malformed == 1 else "messages"
@@ -322,14 +345,14 @@ def _warnings(snapshot: Snapshot) -> list[Text]:
 
 
 def _table(table: str, rows: Sequence[Row], sort: str, width: int = 0) -> Table:
-    """Return rows as a table for a screen of so many columns; 0: as wide as it needs to be, nothing is cut."""
+    """Return rows as a table of ``width`` columns; 0 for the width of its content."""
     free = COLUMNS[table][-1 if table in ("events", "drops") else 0]
     columns = [column for column in COLUMNS[table] if not width or column.screen <= width]
     drawn = Table(
         box=None,
         padding=(0, 1),
         pad_edge=bool(width),
-        # Figures far from the name they belong to are hard to read.
+        # Figures far from their name are hard to read.
         width=(width if table == "events" else min(width, WIDE + 30)) or None,
         header_style="dim",
     )
@@ -421,7 +444,12 @@ def _present(snapshot: Snapshot) -> Table:
 
 
 def text_of(renderable: RenderableType, width: int) -> str:
-    """Return a drawing as plain text, without spaces at the ends of lines."""
+    """Return a drawing as plain text, without trailing spaces.
+
+    Args:
+        renderable: the drawing.
+        width: columns that are available.
+    """
     console = Console(width=width, color_system=None, force_terminal=False, legacy_windows=False, _environ={})
     with console.capture() as capture:
         console.print(renderable)

@@ -1,4 +1,4 @@
-"""The terminal of the live view: taken over while it lasts, and given back as it was."""
+"""Terminal of the live view: raw keys and an alternate screen, restored at the end."""
 
 from __future__ import annotations
 
@@ -11,28 +11,33 @@ from typing import Any, Final
 
 from rich.console import Console, RenderableType
 
+from gripproxy.grip.errors import OperatorError
+
 __all__ = ["Terminal", "TerminalError"]
 
 READ: Final = 4096
-"""Bytes read at once."""
-PATIENCE: Final = 0.2
-"""Seconds for the terminal to take a frame; then it gets the rest of it later, and frames meanwhile are left out. One
-that stands still (a hung ssh) must stop neither us nor a signal."""
+"""Greatest number of bytes of a read."""
+WRITE_TIMEOUT: Final = 0.2
+"""Seconds for the terminal to accept a frame; then its remaining bytes are sent later, and frames meanwhile are
+skipped. A stalled terminal (a hung ssh) must block neither the loop nor a signal."""
 
 ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[2J"
 LEAVE: Final = "\x1b[?25h\x1b[?1049l"
-"""Another screen than that of the shell, without a cursor; and back."""
+"""Switch to the alternate screen without a cursor, and back."""
 
 
-class TerminalError(Exception):
-    """There is no terminal that could show the live view; the text says what to do."""
+class TerminalError(OperatorError):
+    """The live view cannot be shown on standard input and output; the text has the remedy."""
 
 
 class Terminal:
-    """Standard input and output of this process. ``enter`` and ``leave`` may be called again and again."""
+    """Standard input and output of this process. ``enter`` and ``leave`` may be called repeatedly.
+
+    Raises:
+        TerminalError: they are no terminal, or one that cannot show the view.
+    """
 
     def __init__(self) -> None:
-        """Raises TerminalError."""
         if not sys.stdin.isatty() or not sys.stdout.isatty():
             which = "output" if sys.stdin.isatty() else "input"
             raise TerminalError(f"standard {which} is no terminal: use --once for one snapshot as text")
@@ -43,20 +48,20 @@ class Terminal:
             )
         self.input = sys.stdin.fileno()
         try:
-            # A description of our own can be non-blocking without harm to the shell, which shares the other one.
+            # A file description that is not shared with the shell can be made non-blocking.
             self._output = os.open(os.ttyname(sys.stdout.fileno()), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
         except OSError as e:
             raise TerminalError(f"the terminal cannot be opened: {e.strerror}: use --once for one snapshot") from e
         self._rest = b""
         self._before: list[Any] | None = None
-        # Colours as the environment has them: NO_COLOR, TERM, COLORTERM.
+        # Colours by the environment: NO_COLOR, TERM, COLORTERM.
         self._colors = Console().color_system
 
     def enter(self) -> None:
-        """Take over: keys come one by one and are not shown."""
+        """Switch to the alternate screen and to single keys without echo."""
         self._before = termios.tcgetattr(self.input)
         modes = termios.tcgetattr(self.input)
-        # Signals stay. Without IXON a Ctrl-S cannot stop us in the middle of drawing.
+        # Keys of signals stay. Without IXON a Ctrl-S cannot block the output.
         modes[0] &= ~(termios.IXON | termios.ICRNL)
         modes[3] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
         modes[6][termios.VMIN], modes[6][termios.VTIME] = 1, 0
@@ -64,22 +69,22 @@ class Terminal:
         self._send(ENTER)
 
     def leave(self) -> None:
-        """Give back."""
+        """Restore the screen and the modes of the terminal."""
         if self._before is not None:
             before, self._before = self._before, None
             try:
                 termios.tcsetattr(self.input, termios.TCSANOW, before)
                 self._send(LEAVE)
             except (OSError, termios.error):
-                pass  # it is gone
+                pass  # The terminal is closed.
 
     def close(self) -> None:
-        """Give back, for good."""
+        """Restore the terminal, and close its descriptor."""
         self.leave()
         os.close(self._output)
 
     def read(self) -> bytes:
-        """Return what was typed; empty if the terminal is gone."""
+        """Return the bytes of typed keys; empty if the terminal is closed."""
         try:
             return os.read(self.input, READ)
         except OSError:
@@ -87,14 +92,20 @@ class Terminal:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and lines; 80 and 24 if the terminal does not know."""
+        """Numbers of columns and lines; 80 and 24 if they are unknown."""
         columns, lines = os.get_terminal_size(self._output)
         return columns or 80, lines or 24
 
     def draw(self, drawing: RenderableType, width: int, height: int) -> None:
-        """Show a drawing of so many columns and lines; not if the terminal has not taken the one before.
+        """Show a frame, unless the terminal has not accepted the last one.
 
-        Raises OSError if the terminal is gone.
+        Args:
+            drawing: the frame.
+            width: its columns.
+            height: its lines.
+
+        Raises:
+            OSError: the terminal is closed.
         """
         if self._rest and not self._send(""):
             return
@@ -109,13 +120,13 @@ class Terminal:
         with console.capture() as capture:
             console.print(drawing, end="")
         lines = capture.get().split("\n")[:height]
-        # Each line clears its rest: nothing flickers, as it would if all were cleared first.
+        # Each line clears to its end: clearing the screen first would flicker.
         self._send("\x1b[H" + "\x1b[K\r\n".join(lines) + "\x1b[K\x1b[J")
 
     def _send(self, text: str) -> bool:
-        """Write this behind what is left of before. Returns whether all of it was taken."""
+        """Write unsent bytes and ``text``; return whether the terminal accepted all of them."""
         data = self._rest + text.encode()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + WRITE_TIMEOUT
         while data:
             try:
                 data = data[os.write(self._output, data) :]

@@ -1,11 +1,11 @@
-"""What is looked at: which table, in which order, which part of it. Keys change it."""
+"""View: the table shown, its order, filter and position. Keys change it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from gripproxy.top.snapshot import Snapshot
+from gripproxy.live.snapshot import Snapshot
 
 __all__ = ["SORTS", "TABLES", "View"]
 
@@ -47,13 +47,18 @@ SORTS: Final[Mapping[str, Sorts]] = {
     "drops": {},
     "events": {},
 }
-"""Orders of each table, the usual one first. The tables without have one order only."""
+"""Orders of each table, the default first; a table without any is not sorted."""
 
 TABLES: Final = tuple(SORTS)
 
 
 class View:
-    """State of the live view. ``sort``: order of the channels; ``filter``: a text that their names must contain."""
+    """State of the live view.
+
+    Args:
+        sort: order of the channels, one of SORTS.
+        filter: text that channel names must contain.
+    """
 
     def __init__(self, sort: str = "deliveries", filter: str = "") -> None:
         self.table = TABLES[0]
@@ -62,11 +67,11 @@ class View:
         self.filters = dict.fromkeys(TABLES, "")
         self.filters["channels"] = filter
         self.editing = False
-        """Characters go to the filter."""
+        """True while the filter is being edited: characters are added to it."""
         self.paused = False
         self.help = False
         self.over = False
-        """To be ended."""
+        """True once the view has to end."""
         self.first = 0
         """Row at the top."""
         self._page = 1
@@ -74,7 +79,7 @@ class View:
 
     @property
     def filter(self) -> str:
-        """Text that names must contain; empty: all."""
+        """Text that names in the table must contain; empty for all."""
         return self.filters[self.table]
 
     @filter.setter
@@ -83,11 +88,16 @@ class View:
 
     @property
     def sort(self) -> str:
-        """Order of the table; empty if it has one only."""
+        """Order of the table; empty for a table that is not sorted."""
         return self.sorts[self.table]
 
     def rows(self, snapshot: Snapshot, table: str = "") -> list[Row]:
-        """Return the rows of a table (of the one looked at) that the filter lets through, in order."""
+        """Return the rows of a table that match its filter, in order.
+
+        Args:
+            snapshot: the figures.
+            table: name of the table; empty for the one shown.
+        """
         table = table or self.table
         found: Sequence[Row]
         if table == "drops":
@@ -108,13 +118,26 @@ class View:
         return sorted(rows, key=sort) if sort else rows
 
     def window(self, count: int, page: int) -> range:
-        """Return which of ``count`` rows are seen where ``page`` have room."""
+        """Return the range of rows that is shown, and scroll into it.
+
+        Args:
+            count: number of rows.
+            page: number of rows that fit.
+        """
         self._page = max(1, page)
         self.first = max(0, min(self.first, count - self._page))
         return range(self.first, min(count, self.first + self._page))
 
+    def end(self) -> None:
+        """End the view."""
+        self.over = True
+
     def press(self, key: str) -> None:
-        """Obey a key, named as in gripproxy.top.keys."""
+        """Apply a key.
+
+        Args:
+            key: its name, as in gripproxy.top.keys.
+        """
         if key == "quit":
             self.over = True
         elif self.editing:
@@ -125,7 +148,17 @@ class View:
         elif key in _MOVES:
             pages, rows = _MOVES[key]
             self.first = max(0, self.first + pages * self._page + rows)
-        elif key == "q":
+        elif key in ("tab", "right", "backtab", "left"):
+            step = 1 if key in ("tab", "right") else -1
+            self._show(TABLES[(TABLES.index(self.table) + step) % len(TABLES)])
+        elif key in _NUMBERS:
+            self._show(TABLES[int(key) - 1])
+        else:
+            self._command(key)
+
+    def _command(self, key: str) -> None:
+        """Apply a key that is neither text nor a move."""
+        if key == "q":
             self.over = True
         elif key in ("?", "h"):
             self.help = True
@@ -137,13 +170,8 @@ class View:
             self.filter, self.first = "", 0
         elif key in ("s", "S"):
             self._next_sort(1 if key == "s" else -1)
-        elif key in ("tab", "right", "backtab", "left"):
-            step = 1 if key in ("tab", "right") else -1
-            self._look_at(TABLES[(TABLES.index(self.table) + step) % len(TABLES)])
-        elif key in _NUMBERS:
-            self._look_at(TABLES[int(key) - 1])
 
-    def _look_at(self, table: str) -> None:
+    def _show(self, table: str) -> None:
         self.table, self.first = table, 0
 
     def _next_sort(self, step: int) -> None:

@@ -1,9 +1,8 @@
 """Buckets of time, and the sets of keys that figures are given for.
 
-Every table that is a course over time has the columns ``per`` (``minute``, ``hour``, ``day``; days are UTC's),
-``start``
-of the bucket, and ``by``: which of the keys the row is for, joined with ``+``, or ``all``. Keys that it is not for are
-null. A bucket at the edge of the range counts with the part that is in the range.
+Every table over time has the columns ``per`` (``minute``, ``hour``, ``day``; days are UTC's), ``start`` of the bucket,
+and ``by``: the keys that the row is for, joined with ``+``, or ``all``. Other keys are null. A bucket at the edge of
+the range counts with the part that is in the range.
 """
 
 from __future__ import annotations
@@ -44,11 +43,18 @@ def by_sets(
     only: Sequence[Sequence[str]] | None = None,
     many: str | None = None,
 ) -> DataFrame:
-    """Repeat every row for each set of keys, or for those that are in ``only``: adds the column ``by`` and makes the
-    other ``keys`` null. In ``by`` is the place of the set in ``sets``, for :func:`named`.
+    """Repeat every row for each set of keys: adds the column ``by`` and makes the other keys null.
 
-    ``many`` is a key that some rows have and others not: rows that have it are repeated for the sets with it only, the
-    others for the sets without it.
+    Args:
+        rows: rows with the ``keys``.
+        keys: columns that figures may be given by.
+        sets: sets of keys; ``by`` is the place of the set in it, for :func:`named`.
+        only: those of the ``sets`` for which rows are repeated; all by default.
+        many: a key that some rows have and others not: rows that have it are repeated for the sets with it only, the
+            others for the sets without it.
+
+    Returns:
+        The repeated rows.
     """
     rest = [column for column in rows.columns if column not in keys]
     wanted = [place for place, chosen in enumerate(sets) if only is None or chosen in only]
@@ -67,8 +73,13 @@ def by_sets(
 
 
 def repeated(times: int) -> Column:
-    """Repeat every row, numbered from 0. Numbers, and not what the copies consist of, which would be made first, for
-    every row anew."""
+    """Return an expression that repeats every row and numbers the copies from 0.
+
+    Numbers, because the columns of the copies would be built first, and again for every row.
+
+    Args:
+        times: number of copies.
+    """
     return _each(range(times))
 
 
@@ -77,8 +88,16 @@ def _each(numbers: Sequence[int]) -> Column:
 
 
 def per_bucket(rows: DataFrame, at: str, pers: Sequence[str] = tuple(PERS)) -> DataFrame:
-    """Repeat every row for each of ``pers``: adds ``per``, its place in :data:`PERS`, for :func:`named`, and ``start``
-    of the bucket with the time ``at``."""
+    """Repeat every row for each length of bucket.
+
+    Args:
+        rows: rows with the time ``at``.
+        at: name of that column.
+        pers: lengths of buckets, names in :data:`PERS`.
+
+    Returns:
+        The rows with ``per``, the place of the length in :data:`PERS`, for :func:`named`, and ``start`` of the bucket.
+    """
     places = [list(PERS).index(per) for per in pers]
     start = F.lit(None)
     for place, per in zip(places, pers, strict=True):
@@ -87,8 +106,14 @@ def per_bucket(rows: DataFrame, at: str, pers: Sequence[str] = tuple(PERS)) -> D
 
 
 def named(rows: DataFrame, sets: Sequence[Sequence[str]]) -> DataFrame:
-    """Return the rows with names instead of the numbers in ``by``, and in ``per``, if there is one. Rows are compared
-    and brought together by numbers, which is quicker."""
+    """Return rows with names instead of numbers in ``by`` and, if there is one, in ``per``.
+
+    Rows are compared and shuffled by numbers, which is quicker.
+
+    Args:
+        rows: rows with numbers.
+        sets: sets of keys, of which ``by`` is the place.
+    """
     names = {"per": list(PERS), "by": ["+".join(chosen) or "all" for chosen in sets]}
     return rows.withColumns(
         {name: F.get(F.array(*map(F.lit, found)), F.col(name)) for name, found in names.items() if name in rows.columns}
@@ -102,10 +127,17 @@ def grouped(
     sets: Sequence[Sequence[str]],
     figures: Sequence[Column],
 ) -> DataFrame:
-    """Return ``per``, ``start``, ``by``, ``keys`` and the ``figures``, which are aggregates, for each of :data:`PERS`
-    and each of the ``sets``.
+    """Return figures for each bucket and each set of keys.
 
-    Rows are repeated so often, so there should be few of them. ``keys`` are never null.
+    Args:
+        rows: rows to aggregate; each is repeated for every bucket and set, so there should be few of them.
+        at: name of the column with their time.
+        keys: columns that figures may be given by, never null.
+        sets: sets of these keys.
+        figures: aggregates.
+
+    Returns:
+        ``per``, ``start``, ``by``, the ``keys`` and the ``figures``.
     """
     starts = {per: f"_{per}" for per in PERS}
     timed = rows.withColumns({name: F.date_trunc(per, at) for per, name in starts.items()})
@@ -115,7 +147,7 @@ def grouped(
         [[F.col(name) for name in (starts[per], *chosen)] for per, chosen in wanted],
         *[F.col(name) for name in every],
     ).agg(*figures, F.grouping_id().alias("_which"))
-    # Spark tells a set by a bit for each column that is not in it, the last column's the lowest.
+    # Spark identifies a set by a bit for each column that is not in it, the last column's the lowest.
     kinds = {
         sum(1 << place for place, name in enumerate(reversed(every)) if name not in (starts[per], *chosen)): (
             per,
@@ -138,9 +170,14 @@ def grouped(
 
 
 def mark(*keys: str) -> list[Column]:
-    """Two numbers, ``_hash`` and ``_check``, that stand for the values of the keys where rows are sorted: comparing
-    numbers is many times cheaper than comparing all the keys. Of a billion different values, two would have both in
-    common once in 10^20 times."""
+    """Return two numbers, ``_hash`` and ``_check``, that stand for the values of some keys where rows are sorted.
+
+    Comparing numbers is many times cheaper than comparing all the keys. Of a billion different values, two would share
+    both numbers once in 10^20 times.
+
+    Args:
+        keys: names of the columns.
+    """
     return [F.xxhash64(*keys).alias("_hash"), F.xxhash64(F.lit(1), *reversed(keys)).alias("_check")]
 
 
@@ -149,12 +186,18 @@ MARK: Final = ("_hash", "_check")
 
 
 def length() -> Column:
-    """Seconds of the bucket of a row, of whose ``per`` there is the number."""
+    """Return the length of the bucket of a row in seconds; its ``per`` is a number."""
     return F.get(F.array(*map(F.lit, PERS.values())), F.col("per"))
 
 
 def bounded(span: Span) -> tuple[Column, Column]:
-    """Begin and end of the bucket of a row (``per``, as a number, ``start``) within the span, in seconds since 1970."""
+    """Return begin and end of the bucket of a row within a span, in seconds since 1970.
+
+    The row has ``per``, as a number, and ``start``.
+
+    Args:
+        span: range of time of the report.
+    """
     start = F.unix_seconds("start")
     return (
         F.greatest(start, F.lit(int(span.since.timestamp()))),

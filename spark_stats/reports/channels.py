@@ -9,11 +9,14 @@ __all__ = ["ranking"]
 
 
 def ranking(published: DataFrame, subscriptions: DataFrame) -> DataFrame:
-    """Return a row per channel: ``items``, ``deliveries``, ``fanout_max``, ``last_item`` (the minute),
-    ``subscribers_peak``, ``idle``; the most deliveries first.
+    """Return a row per channel, the most deliveries first.
 
-    Arguments: what :func:`~spark_stats.reports.deliveries.course` and
-    :func:`~spark_stats.reports.subscriptions.course` return.
+    Args:
+        published: table of :func:`~spark_stats.reports.deliveries.course`.
+        subscriptions: table of :func:`~spark_stats.reports.subscriptions.course`.
+
+    Returns:
+        ``items``, ``deliveries``, ``fanout_max``, ``last_item`` (the minute), ``subscribers_peak``, ``idle``.
     """
     minutes = published.where((F.col("by") == "channel") & (F.col("per") == "minute"))
     items = minutes.groupBy("channel").agg(

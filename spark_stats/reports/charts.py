@@ -1,4 +1,4 @@
-"""The charts of the page: what is drawn of which table."""
+"""Charts of the page, each drawn from one table of the report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A figure with a heading, a sentence on what it shows, and the ``table`` it is from."""
+    """Figure with a heading, a sentence that explains it, and the ``table`` it is drawn from."""
 
     name: str
     heading: str
@@ -61,7 +61,13 @@ class Tables:
         self._instances: list[str | None] = sorted(named) or [None]
 
     def rows(self, name: str, limit: int | None = None, **where: str) -> list[Row]:
-        """Rows of a table, those of the page's bucket if it has any, where columns have these values."""
+        """Return rows of a table, those of the page's bucket if it has buckets.
+
+        Args:
+            name: name of the table.
+            limit: largest number of rows.
+            where: values that columns must have.
+        """
         path = self._into / f"{name}.parquet"
         columns = pq.read_schema(path).names
         wanted = {**({"per": self.per} if "per" in columns else {}), **where}
@@ -70,7 +76,14 @@ class Tables:
         return list(table.slice(0, limit).to_pylist())
 
     def groups(self, name: str, by: str, key: str, figure: str) -> dict[str, list[Row]]:
-        """Rows by one key, for the keys with the highest sums of a figure."""
+        """Return rows by the values of one key.
+
+        Args:
+            name: name of the table.
+            by: set of keys that the rows are for.
+            key: key to group by.
+            figure: figure whose sums choose the MOST_LINES values that are returned.
+        """
         found: dict[str, list[Row]] = {}
         for row in self.rows(name, by=by):
             found.setdefault(row[key], []).append(row)
@@ -78,17 +91,23 @@ class Tables:
         return {name: found[name] for name in sorted(largest)}
 
     def line(self, rows: Sequence[Row], figure: str, unknown: str, nothing: float | None = 0) -> list[Any]:
-        """One value per bucket: ``nothing`` where there is no row, None where nothing is ``unknown`` (``unrecorded`` or
-        ``unreported``)."""
+        """Return one value per bucket of the page.
+
+        Args:
+            rows: rows of one line.
+            figure: column with the value.
+            unknown: ``unrecorded`` or ``unreported``: a bucket that is so throughout has the value None.
+            nothing: value per bucket without a row.
+        """
         found = {row["start"]: row[figure] for row in rows}
         return [None if self.dark(start, unknown) else found.get(start, nothing) for start in self.starts]
 
     def dark(self, start: datetime.datetime, unknown: str) -> bool:
-        """Whether all of a bucket is unknown, of all instances."""
+        """Return True if the bucket at ``start`` is ``unknown`` throughout, for all instances."""
         return all(self._share(start, name, unknown) > 0.999 for name in self._instances)
 
     def dim(self, start: datetime.datetime, unknown: str) -> bool:
-        """Whether a twentieth of a bucket or more is unknown, of any instance."""
+        """Return True if a twentieth of the bucket at ``start`` or more is ``unknown``, for any instance."""
         return self._share(start, None, unknown) >= 0.05
 
     def _share(self, start: datetime.datetime, instance: str | None, unknown: str) -> float:
@@ -98,18 +117,30 @@ class Tables:
         return row[unknown] / length.total_seconds() if row is not None else 0.0
 
     def sums(self, name: str, by: str, *figures: str) -> list[int]:
-        """Sums of figures over the range."""
+        """Return sums over the range.
+
+        Args:
+            name: name of the table.
+            by: set of keys that the rows are for.
+            figures: columns to add up.
+        """
         table = pq.read_table(self._into / f"{name}.parquet", filters=[("per", "==", "day"), ("by", "==", by)])
         return [pc.sum(table[figure]).as_py() or 0 for figure in figures]
 
     def most(self, name: str, by: str, figure: str) -> int:
-        """The largest figure in the range."""
+        """Return the largest value in the range.
+
+        Args:
+            name: name of the table.
+            by: set of keys that the rows are for.
+            figure: column with the values.
+        """
         table = pq.read_table(self._into / f"{name}.parquet", filters=[("per", "==", "day"), ("by", "==", by)])
         return pc.max(table[figure]).as_py() or 0
 
 
 def charts(tables: Tables) -> list[Chart]:
-    """Return all charts that there is something to draw in."""
+    """Return all charts for which ``tables`` have rows."""
     made = [make(tables) for make in _MAKERS]
     return [chart for chart in made if chart is not None and chart.figure.data]
 

@@ -1,14 +1,14 @@
-"""Connections: from when to when, how many at a time, new and gone ones, how long they lasted.
+"""Connections: begin, end and duration of each, number at a time, new and gone ones.
 
-A **connection** is what ``conn`` events of one instance and id tell of, up to the one that says it is gone. For HTTP
-that is a request, held or not; for WebSockets the socket. It
+A **connection** is the sequence of ``conn`` events with one instance and id, up to the one that ends it. For HTTP that
+is a request, held or not; for WebSockets the socket. It
 
 - **begins** with the first event. If the record itself had begun, or the instance's endpoint had been connected,
   shortly before (within the ttl), it may have been there already: its beginning is *unknown*;
-- **ends** with the event that says so (``gone``), or when its ttl has passed since the last event (``lapsed``): the
-  event that it was gone, or the record, is missing then, and how long it lasted is unknown.
+- **ends** with the event that ends it (``gone``), or when its ttl has passed since the last event (``lapsed``): the
+  event that it was gone, or the record, is missing then, and its duration is unknown.
 
-An event that a connection is gone, and none before, is of no use: it is left out.
+An event that ends a connection without an earlier one is left out.
 """
 
 from __future__ import annotations
@@ -40,29 +40,30 @@ SETS: Final = ((), ("instance",), ("route",), ("transport",), KEYS)
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """``rows``, one per connection: :data:`KEYS`, as numbers, ``began_at``, ``ended_at`` (null: was there at the end of
-    the range), ``gone`` (whether an event said that it ended then; otherwise it lapsed), ``known`` (whether it really
-    began then), and, if it was asked for, ``id``.
+    """Connections of a span.
 
-    ``names`` are what the numbers stand for: the places in these lists. Names are long and few, and rows many.
+    ``rows`` has one row per connection: :data:`KEYS`, as numbers, ``began_at``, ``ended_at`` (null: was there at the
+    end of the range), ``gone`` (True if an event ended it; otherwise it lapsed), ``known`` (True if it really began
+    then), and, on request, ``id``. ``names`` has the names behind the numbers, which are places in these lists: names
+    are long and few, and rows many.
     """
 
     rows: DataFrame
     names: dict[str, list[str]]
 
     def name(self, key: str) -> Column:
-        """The name instead of the number."""
+        """Return the name instead of the number of ``key``."""
         return F.get(F.array(*[F.lit(name) for name in self.names[key]]), F.col(key)).alias(key)
 
     def place(self) -> Column:
-        """One number for those of all :data:`KEYS`."""
+        """Return one number for the numbers of all :data:`KEYS`."""
         number = F.lit(0).cast("bigint")
         for key in KEYS:
             number = number * len(self.names[key]) + F.col(key)
         return number
 
     def places(self, number: Column) -> dict[str, Column]:
-        """The numbers of the keys again."""
+        """Return the numbers of the keys that :meth:`place` joined in ``number``."""
         found = {}
         for key in reversed(KEYS):
             found[key] = (number % len(self.names[key])).cast("int")
@@ -70,19 +71,21 @@ class Connections:
         return found
 
     def named(self, frame: DataFrame) -> DataFrame:
-        """Return a frame made of the rows with names instead of numbers."""
+        """Return ``frame``, which was made of the rows, with names instead of numbers."""
         return frame.select(*[self.name(key) if key in KEYS else key for key in frame.columns])
 
 
 def connections(events: Events, resumed: Mapping[str, Sequence[int]], ids: bool = True) -> Connections:
     """Return all connections of the span, and of shortly before.
 
-    Arguments: ``resumed``, per endpoint when the record of it began or went on, in µs since 1970; ``ids``, whether to
-    keep them.
+    Args:
+        events: events of the span.
+        resumed: times at which the record of an endpoint began or went on, µs since 1970, by endpoint.
+        ids: keep the ids.
     """
     conn = events.of("conn").where(F.col("id").isNotNull() & F.col("instance").isNotNull())
     rows, names = _numbered(events, conn)
-    # An id may be that of several connections, one after the other: the number of ends before tells them apart. All
+    # An id may be that of several connections, one after the other: the number of ends before distinguishes them. All
     # events of an id are brought to one place, once, and sorted there.
     rows = rows.select(*mark("instance", "id"), *(["id"] if ids else []), "received_at", "number", "told")
     order = Window.partitionBy(*MARK).orderBy("received_at", "number")
@@ -127,8 +130,11 @@ class _Names:
     combinations: list[tuple[int, ...]]
 
     def first(self, field: str) -> Column:
-        """An aggregate: the number of an event, with the place of the field's name in it; of the first one that has
-        the field. One number is all that an aggregate can keep cheaply."""
+        """An aggregate.
+
+        The number of an event, with the place of the field's name in it; of the first one that has the field.
+        One number is all that an aggregate can keep cheaply.
+        """
         at = list(self.names).index(field)
         place = F.get(_array([found[at] or None for found in self.combinations]), _combination())
         return F.min(F.col("number") * len(self.names[field]) + place).alias(f"{field}_first")
@@ -168,8 +174,7 @@ def _array(values: Iterable[int | None]) -> Column:
 
 
 def _numbered(events: Events, conn: DataFrame) -> tuple[DataFrame, _Names]:
-    """Return the events with ``number``, by which they are in the order in which they were recorded, and what they say
-    as the number ``told``."""
+    """Events with ``number``, their place in the order of recording, and ``told``, their content as a number."""
     found: list[tuple[str, tuple[str, ...], int]] = [
         (each.session, tuple(getattr(each, field) or "" for field in _FIELDS), each.seq) for each in events.seen("conn")
     ]
@@ -217,8 +222,16 @@ def _summary(names: _Names) -> list[Column]:
 
 
 def course(made: Connections, span: Span) -> DataFrame:
-    """Return connections at a time and churn: ``connections_peak``, ``_average`` and ``_last``; ``new``, those whose
-    beginning is known; ``gone``, lapsed ones included; ``lapsed``."""
+    """Return connections at a time and churn.
+
+    Args:
+        made: connections of the span.
+        span: range of time of the report.
+
+    Returns:
+        ``connections_peak``, ``_average`` and ``_last``; ``new``, those whose beginning is known; ``gone``, lapsed ones
+        included; ``lapsed``.
+    """
     begins = F.col("_which") == 0
     happened = F.when(begins, F.col("began_at")).otherwise(F.col("ended_at"))
     changes = made.rows.select("*", repeated(2).alias("_which")).select(
@@ -245,8 +258,16 @@ def course(made: Connections, span: Span) -> DataFrame:
 
 
 def lasting(made: Connections, span: Span) -> DataFrame:
-    """Return how long connections lasted that ended in a bucket, in ms: ``ended``, ``lasted_mean``, ``_median``,
-    ``_p95``, ``_max``. Only those whose beginning and end are known; ``unknown`` is the number of the others."""
+    """Return the durations of connections that ended in a bucket, in ms.
+
+    Args:
+        made: connections of the span.
+        span: range of time of the report.
+
+    Returns:
+        ``ended``, ``lasted_mean``, ``_median``, ``_p95``, ``_max``, of those whose beginning and end are known;
+        ``unknown`` is the number of the others.
+    """
     ended = made.rows.where((F.col("ended_at") >= F.lit(span.since)) & (F.col("ended_at") < F.lit(span.until)))
     lasted = F.floor((F.unix_micros("ended_at") - F.unix_micros("began_at")) / 1000)
     rows = ended.select(
@@ -274,7 +295,13 @@ def lasting(made: Connections, span: Span) -> DataFrame:
 
 
 def present(events: Events, made: Connections, at: object) -> DataFrame:
-    """Return the connections that were there at a time, with the ``peer_address`` of the first event that has one."""
+    """Return the connections at one moment, with the ``peer_address`` of the first event that has one.
+
+    Args:
+        events: events of the span.
+        made: its connections, with ids.
+        at: the moment.
+    """
     ended = F.col("ended_at").isNotNull() & (F.col("ended_at") <= F.lit(at))
     there = made.named(made.rows.where((F.col("began_at") <= F.lit(at)) & ~ended))
     told = events.of("conn").where(F.col("peer_address").isNotNull())

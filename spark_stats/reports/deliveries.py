@@ -1,11 +1,10 @@
 """Items and deliveries.
 
-An **item** here is one ``message`` event: an item that was published, at one instance and for one transport, with
-somebody
-subscribed. Its **fan-out** is the number of subscribers it was addressed to, and **deliveries** are the sum of that.
-It is counted before filters and limits of the rate, and what became of it is not in it: see
-:mod:`~spark_stats.reports.outcomes`. Items that nobody had subscribed to have no such event: ``received`` of
-:mod:`~spark_stats.reports.traffic` has them. **Blocks** are there if the instance counts them.
+An **item** here is one ``message`` event: an item that was published, at one instance and for one transport, with at
+least one subscriber. Its **fan-out** is the number of subscribers it was addressed to, and **deliveries** are the sum
+of that, counted before filters and rate limits; their outcome is in :mod:`~spark_stats.reports.outcomes`. Items without
+subscribers have no such event: ``received`` of :mod:`~spark_stats.reports.traffic` contains them. **Blocks** are there
+if the instance counts them.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ SETS: Final = ((), ("instance",), ("transport",), ("channel",), ("instance", "tr
 
 
 def items(events: Events) -> DataFrame:
-    """Return a row per item: ``at``, :data:`KEYS`, ``deliveries``, ``blocks``."""
+    """Return a row per item of ``events``: ``at``, :data:`KEYS`, ``deliveries``, ``blocks``."""
     known = F.col("instance").isNotNull() & F.col("channel").isNotNull()
     return (
         events.within("message")
@@ -42,8 +41,14 @@ def items(events: Events) -> DataFrame:
 
 
 def course(published: DataFrame) -> DataFrame:
-    """Return ``items``, ``deliveries``, ``blocks``, ``fanout_median``, ``fanout_p95``, ``fanout_max`` over time, of
-    what :func:`items` returns."""
+    """Return deliveries over time.
+
+    Args:
+        published: rows of :func:`items`.
+
+    Returns:
+        ``items``, ``deliveries``, ``blocks``, ``fanout_median``, ``fanout_p95``, ``fanout_max``.
+    """
     sums = ["deliveries", "blocks"]
     made = distributions(
         published, KEYS, SETS, "fanout", "items", sums, ["fanout_max"], many="channel", unpack=_counted

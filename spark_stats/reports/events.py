@@ -1,7 +1,7 @@
-"""The events of a record as Spark reads them.
+"""Events of a record as Spark reads them.
 
-The name of an instance (``from``) is in the column ``instance`` here, and what has no route id has the route ``""``.
-Other columns are those of :mod:`spark_stats.schema`.
+The name of an instance (``from``) is in the column ``instance`` here, and an event without a route id has the route
+``""``. Other columns are those of :mod:`spark_stats.schema`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def escaped(path: pathlib.Path) -> str:
 
 
 def prepared(events: DataFrame) -> DataFrame:
-    """Name the columns as reports do."""
+    """Return ``events`` with columns named as reports name them."""
     return events.withColumnRenamed("from", "instance").withColumn("route", F.coalesce("route", F.lit("")))
 
 
 def summary(events: DataFrame) -> list[Seen]:
-    """Return what there is among events; few rows, however many events there are."""
+    """Return the combinations of fields that ``events`` have; few rows, however many events there are."""
     of_connections = F.col("type") == "conn"
     keys = [
         F.col("type").alias("kind"), F.col("session"), F.col("endpoint"), F.col("instance"),
@@ -52,18 +52,20 @@ def summary(events: DataFrame) -> list[Seen]:
 
 
 def moment(micros: int) -> datetime.datetime:
-    """Return a time given in µs since 1970."""
+    """Return the time ``micros``, µs since 1970, as a datetime."""
     return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=micros)
 
 
 class Events:
-    """The events of a record in a span of time, and from shortly before.
+    """Events of a record in a span of time, and from shortly before.
 
-    Copied and restored segments do not count twice: files that are the same, byte by byte, are read once, and where
-    the first and last numbers of two others of a session and type overlap, the events with these numbers are compared
-    one by one.
+    Copied and restored segments do not count twice: of files that are equal, byte by byte, one is read, and where the
+    first and last numbers of two others of a session and type overlap, the events with these numbers are compared one
+    by one.
 
-    Arguments: ``found``, what there is.
+    Args:
+        spark: session to read with.
+        found: inventory of the record.
     """
 
     def __init__(self, spark: SparkSession, found: Inventory) -> None:
@@ -74,7 +76,7 @@ class Events:
         self._listed: dict[str, DataFrame] = {}
 
     def of(self, kind: str) -> DataFrame:
-        """The events of one type, from before the span on, each once."""
+        """Return the events of the type ``kind``, from before the span on, each once."""
         found = self._found(self._original(kind) if kind in self.found.once else self._all, kind)
         if kind not in self.found.doubtful:
             return found
@@ -89,16 +91,17 @@ class Events:
         return rows.where(F.col("type") == kind).where(self._within(self.span.read_since))
 
     def within(self, kind: str) -> DataFrame:
-        """The events of one type in the span, each once."""
+        """Return the events of the type ``kind`` in the span, each once."""
         return self.of(kind).where(F.col("received_at") >= F.lit(self.span.since))
 
     def seen(self, kind: str) -> list[Seen]:
-        """What the events of one type have in common, from before the span on."""
+        """Return combinations of fields that events of the type ``kind`` have, from before the span on."""
         return [each for each in self.found.seen if each.kind == kind]
 
     def own(self) -> pa.Table:
-        """What recorders said of themselves at any time, with ``at`` in µs since 1970; copies are there twice. It is
-        little, and so read here.
+        """Return the recorders' own events of any time, with ``at`` in µs since 1970; copies are there twice.
+
+        They are few, and so read here, without Spark.
 
         Raises:
             ValueError: a file is no segment; the text names it.
@@ -131,7 +134,7 @@ class Events:
         return prepared(self._reader().option("basePath", base).parquet(*[escaped(path) for path in paths]))
 
     def _reader(self) -> DataFrameReader:
-        # It would look up every time of a segment before reading it, to no avail: nearly all are wanted.
+        # Without this option Spark would look up every time of a segment before reading it: nearly all are needed.
         return self.spark.read.schema(DDL).option("parquet.filter.dictionary.enabled", "false")
 
     def _within(self, since: object) -> Column:

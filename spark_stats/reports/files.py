@@ -1,6 +1,7 @@
-"""A table as one Parquet file and one CSV file.
+"""Tables as one Parquet file and one CSV file each.
 
-Spark writes a table in parts, from all its workers at once; the parts are joined here, a few thousand rows at a time.
+Spark writes a table in parts, from all its workers in parallel; the parts are joined here, a few thousand rows at a
+time.
 """
 
 from __future__ import annotations
@@ -21,17 +22,28 @@ ROWS: Final = 65_536
 """Rows in memory at a time."""
 
 _FORMULA: Final = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20']"
-"""How text begins that a spreadsheet would take for a formula (OWASP, CSV Injection), full-width signs too: clients
-and publishers choose names, and what they write must not run on the machine where a table is opened. Text that begins
-with the apostrophe itself is among them: so the one in front can be taken off again without a doubt."""
+"""Beginnings of text that a spreadsheet would take for a formula (OWASP, CSV Injection), full-width signs too.
+
+Clients and publishers choose names, which must not run on the machine where a table is opened. Text that begins with
+the apostrophe itself is among them, so that the one in front can be removed again without ambiguity.
+"""
 
 
 def join(parts: pathlib.Path, target: pathlib.Path) -> int:
-    """Make ``<target>.parquet`` and ``<target>.csv`` of the Parquet files in the folder ``parts``, in the order of
-    their names, and remove the folder. Returns the number of rows.
+    """Join parts to ``<target>.parquet`` and ``<target>.csv``, and remove the parts.
 
     In the CSV times are ISO 8601, UTC, and text that a spreadsheet would take for a formula begins with an apostrophe.
-    Neither file is there before it is whole.
+    Neither file has its name before it is whole.
+
+    Args:
+        parts: folder of Parquet files, joined in the order of their names.
+        target: path of both files without the suffix.
+
+    Returns:
+        Number of rows.
+
+    Raises:
+        FileNotFoundError: the folder has no Parquet file.
     """
     files = sorted(parts.glob("*.parquet"))
     if not files:
@@ -42,7 +54,15 @@ def join(parts: pathlib.Path, target: pathlib.Path) -> int:
 
 
 def write(table: pa.Table, target: pathlib.Path) -> int:
-    """Make the same two files of a table in memory. Returns the number of rows."""
+    """Write ``<target>.parquet`` and ``<target>.csv`` from a table in memory.
+
+    Args:
+        table: the rows.
+        target: path of both files without the suffix.
+
+    Returns:
+        Number of rows.
+    """
     return _write(table.to_batches(ROWS), table.schema, target)
 
 
@@ -88,7 +108,7 @@ def _text(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _shown(times: pa.Array) -> pa.Array:
-    # Each different time once: most stand in many rows, and this costs more than all the rest of the CSV.
+    # Each different time once: most stand in many rows, and this costs more than all else about the CSV.
     different = times.dictionary_encode()
     return pc.strftime(different.dictionary, "%Y-%m-%dT%H:%M:%SZ").take(different.indices)
 

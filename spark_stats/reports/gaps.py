@@ -1,19 +1,20 @@
-"""What is unknown: intervals that were not recorded, and instances that should have reported and did not.
+"""Gaps: intervals that were not recorded, and instances that should have reported and did not.
 
 Reasons, in the column ``reason`` of the table:
 
-- ``no recorder``: no recorder was running, or what it wrote last is not in segments yet. Nothing is known.
+- ``no recorder``: no recorder was running, or its last events are not in segments yet. Nothing is known.
 - ``disconnected``: it had no connection to the endpoint. Nothing is known of the instances there.
-- ``overrun``, ``missed-events``, ``missed-reports``: the recorder noticed that events are missing; they would have come
-  shortly before ``ended_at``. Figures are too low by what was in them; ``count`` says how many, where that is known.
+- ``overrun``, ``missed-events``, ``missed-reports``: the recorder noticed that events are missing; they would have
+  arrived shortly before ``ended_at``. Figures are too low by their content; ``count`` is their number, where it is
+  known.
 - ``silent``: no ``report`` covers the time, and the one before had connections.
-- ``idle``: the same, but the report before said that there was nothing, and instances do not report while there is
-  nothing. Whether it was idle, or gone, cannot be told apart.
+- ``idle``: no ``report`` covers the time, and the one before had none; instances do not report while they have none.
+  An idle instance cannot be distinguished from one that is gone.
 - ``not seen before``: the instance's first report does not cover the time: it had not been started, or was silent.
 - ``never reports``: there are events of the instance and no report, as with ``stats_report_interval=0``.
 
-In the first two the **record** is incomplete (``unrecorded``), in the last four what instances report
-(``unreported``). Either way what happened is unknown, and not zero.
+In the first two the **record** is incomplete (``unrecorded``), in the last four the reports of instances are
+(``unreported``). Either way the figures are unknown, and not zero.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _COVERAGE: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """One row of the table; ``endpoint`` and ``instance`` are None where it is about all."""
+    """Row of the table; ``endpoint`` and ``instance`` are None where it concerns all."""
 
     reason: str
     endpoint: str | None
@@ -65,7 +66,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An event of a recorder's own; ``at`` in µs since 1970."""
+    """Event of the recorder itself; ``at`` in µs since 1970."""
 
     session: str
     seq: int
@@ -79,8 +80,11 @@ class Note:
 
 @dataclass(slots=True)
 class Gaps:
-    """All that was found; ``instances`` are pairs of an endpoint and an instance at it, ``endpoints`` all that were
-    recorded, ``resumed`` the times by endpoint at which the record of it began or went on."""
+    """Findings about the record.
+
+    ``instances`` are pairs of an endpoint and an instance at it, ``endpoints`` all that were recorded, ``resumed`` the
+    times by endpoint at which the record of it began or went on.
+    """
 
     found: list[Gap] = field(default_factory=list)
     instances: list[tuple[str, str]] = field(default_factory=list)
@@ -89,7 +93,10 @@ class Gaps:
 
 
 def find(events: Events) -> Gaps:
-    """Look through the recorder's own events; what is missing in the reports adds :func:`silences`.
+    """Return the gaps that follow from the recorder's own events; :func:`silences` adds those of missing reports.
+
+    Args:
+        events: events of the span.
 
     Raises:
         ValueError: a file is no segment; the text names it.
@@ -117,7 +124,7 @@ def find(events: Events) -> Gaps:
 
 
 def _told(events: Events) -> tuple[list[tuple[int, int]], list[Note]]:
-    """When each session began and ended, in µs, and all that recorders said but that they are alive, in order."""
+    """Begin and end of each session, in µs, and the recorders' own events except ticks, in order."""
     own = events.own()
     ends = own.group_by("session").aggregate([("at", "min"), ("at", "max")]).to_pylist()
     # Copies have the same number.
@@ -135,7 +142,7 @@ def _named(notes: Iterable[Note]) -> set[str]:
 
 
 def _disconnected(endpoint: str, notes: Iterable[Note], sessions: list[Interval]) -> list[Interval]:
-    """When an endpoint of a running recorder was not connected; a recorder does not start with a connection."""
+    """Intervals in which an endpoint of a running recorder was not connected, as it is not at the start."""
     found = []
     for session in sessions:
         since: datetime.datetime | None = session.since
@@ -155,12 +162,12 @@ def _disconnected(endpoint: str, notes: Iterable[Note], sessions: list[Interval]
 
 
 def silences(events: Events, known: Gaps) -> Gaps:
-    """Return what is known and, in addition, when instances did not report."""
+    """Return ``known`` with the intervals in which instances did not report, by the reports among ``events``."""
     span = events.span
     instances = sorted({instance for _, instance in known.instances})
     reports = events.of("report").where(F.col("instance").isNotNull())
     duration = F.coalesce("duration", F.lit(0)) * 1000
-    # All routes of an instance report at once.
+    # All routes of an instance report at one time.
     rounds = (
         reports.groupBy("instance", F.date_trunc("second", "received_at").alias("second"))
         .agg(
@@ -210,19 +217,29 @@ def _quiet(connections: int) -> str:
 
 
 def table(gaps: Gaps, span: Span) -> pa.Table:
-    """Return the gaps in the span, as far as they are in it."""
+    """Return the gaps as a table, cut to ``span``."""
     reach = Interval(span.since, span.until)
     rows = []
     for gap in gaps.found:
         whole = gap.interval.since == gap.interval.until
-        for part in [gap.interval] if whole else clipped([gap.interval], reach):
-            rows.append((gap.reason, gap.endpoint, gap.instance, part.since, part.until, gap.count))
+        rows += [
+            (gap.reason, gap.endpoint, gap.instance, part.since, part.until, gap.count)
+            for part in ([gap.interval] if whole else clipped([gap.interval], reach))
+        ]
     return _table(sorted(rows, key=lambda row: (row[3], row[0], row[1] or "", row[2] or "")), _TABLE)
 
 
 def coverage(gaps: Gaps, span: Span) -> pa.Table:
-    """Return how many seconds of a bucket are unknown: ``per``, ``start``, ``instance`` (null: of any instance),
-    ``unrecorded`` and ``unreported``. Buckets that are known throughout are left out."""
+    """Return the unknown seconds of each bucket.
+
+    Args:
+        gaps: findings about the record.
+        span: range of time of the report.
+
+    Returns:
+        ``per``, ``start``, ``instance`` (null: of any instance), ``unrecorded`` and ``unreported``, in seconds. Buckets
+        that are known throughout are left out.
+    """
     everywhere = [gap.interval for gap in gaps.found if gap.reason == "no recorder"]
     by_endpoint: dict[str, list[Interval]] = {endpoint: list(everywhere) for endpoint in gaps.endpoints}
     for gap in gaps.found:

@@ -1,4 +1,4 @@
-"""Intervals of time: joined, cut, and what is between them."""
+"""Intervals of time: union, intersection and difference."""
 
 from __future__ import annotations
 

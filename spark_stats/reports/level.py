@@ -1,8 +1,8 @@
-"""A number that changes at moments and holds in between, such as connections at a time: its peak and average.
+"""Level: a number that changes at moments and holds in between, such as connections at a time; its peak and average.
 
 The **average** of a bucket is exact: the time that each one was there in the bucket, summed up, divided by the bucket's
-length. The **peak** is the largest number that there was at the end of a second in the bucket: what comes and goes
-within a second does not count.
+length. The **peak** is the largest number at the end of a second in the bucket: changes that are undone within a second
+do not count.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ def levels(
     many: str | None = None,
     unpack: Unpack = lambda rows: rows,
 ) -> DataFrame:
-    """Return the course of some numbers.
+    """Return the course of some levels.
 
-    Arguments:
-        changes: ``keys``, the time ``at``, and for each of the ``values`` by how much it changes then. What was before
-            the span sums up to how it begins.
-        keys, sets: see :mod:`~spark_stats.reports.bucket`.
-        sums: numbers that are not levels, but added up.
+    Args:
+        changes: ``keys``, the time ``at``, and for each of the ``values`` the change at that time. Changes before the
+            span add up to the level at its beginning.
+        keys: columns that levels may be given by; see :mod:`~spark_stats.reports.bucket`.
+        sets: sets of these keys.
+        values: columns with changes.
+        span: range of time of the report.
+        sums: columns that are added up, and no levels.
         many: a key with so many values that there are about as many changes as seconds with one of them.
-        unpack: makes the columns of ``changes``, which has ``at`` and others.
+        unpack: makes the columns of ``changes`` from those that it has: ``at`` and others.
 
     Returns:
         ``per``, ``start``, ``by``, ``keys``, and for each value ``<value>_peak``, ``<value>_average`` and
@@ -61,7 +64,7 @@ def levels(
         having = [chosen for chosen in sets if many in chosen]
         alone = by_sets(_parts(clipped, unpack, keys, values, sums), keys, sets, having)
         summed = alone.unionByName(summed, allowMissingColumns=True)
-    # All rows of a second have what there is at its end.
+    # All rows of a second have the level at its end.
     group = [*MARK, "by", *keys]
     order = Window.partitionBy(*MARK).orderBy("at").rangeBetween(Window.unboundedPreceding, Window.currentRow)
     marked = summed.select("*", *mark("by", *keys))
@@ -89,7 +92,7 @@ def levels(
 def _parts(
     changes: DataFrame, unpack: Unpack, keys: Sequence[str], values: Sequence[str], sums: Sequence[str]
 ) -> DataFrame:
-    """What adds up of changes in a second: what the values change by, that weighted with when, and the ``sums``."""
+    """Sums of the changes in a second: of the values, of the values weighted with their time, and of ``sums``."""
     # In µs since midnight.
     moment = F.unix_micros("at") % (DAY * 1_000_000)
     return unpack(changes).select(
@@ -108,7 +111,7 @@ def _filled(
     span: Span,
     sums: Sequence[str],
 ) -> DataFrame:
-    """Add buckets in which nothing changes but there is something, and what each bucket begins with."""
+    """Add buckets without a change and with a level above 0, and the level at the beginning of each bucket."""
     order = Window.partitionBy(*MARK, "per").orderBy("start")
     following = F.coalesce(F.lead(F.unix_seconds("start")).over(order), F.lit(int(span.until.timestamp())))
     before = {f"{value}_before": F.coalesce(F.lag(f"{value}_last").over(order), F.lit(0)) for value in values}
@@ -121,14 +124,14 @@ def _filled(
     ).otherwise(begin)
     first, end = bounded(span)
     seconds = end - first
-    # Nothing changed in the first second: what there was before is what there was at its end.
+    # No change in the first second: the level before it is the level at its end.
     quiet_first = F.unix_seconds("first_change") > first
     figures: dict[str, Column] = {}
     shown = F.lit(False)
     for value in values:
         at_first = F.col(f"{value}_before")
         peak = F.greatest(f"{value}_peak", F.when(quiet_first, at_first))
-        # What each change makes of the rest of the bucket.
+        # Contribution of each change to the remaining time of the bucket.
         since_midnight = end - (begin - begin % DAY)
         rest = F.col(value) * since_midnight * 1_000_000 - F.col(f"{value}_moment")
         average = (rest / 1e6 + at_first * seconds) / seconds

@@ -15,8 +15,13 @@ __all__ = ["local"]
 
 
 def local(spark: SparkSession, rows: Iterable[tuple[object, ...]], columns: Mapping[str, str]) -> DataFrame:
-    """Return a table of ``rows`` with these ``columns``, by name and type. A value is a string, a number, None, or a
-    list of these."""
+    """Return a small table from memory.
+
+    Args:
+        spark: session.
+        rows: values; each is a string, a number, None, or a list of these.
+        columns: types by name of the column.
+    """
     values: list[object] = []
 
     def place(value: object) -> str:

@@ -1,8 +1,8 @@
-"""The tables of minutes that have become final, made by the functions that make the report's.
+"""Tables of minutes that have become final, made by the functions that make the report's.
 
-A report reads the hour before its range to know what was there when it began. Here the rounds before have kept what
-matters: of each connection that is there its first and last event, of each subscription the last one, and when
-endpoints were connected. That is **carried** from round to round as events like others.
+A report reads the hour before its range for the state at its beginning. Here the rounds before have kept that state: of
+each connection that is there its first and last event, of each subscription the last one, and the times at which
+endpoints were connected. It is **carried** from round to round as events like others.
 """
 
 from __future__ import annotations
@@ -46,7 +46,13 @@ FIELDS: Final = (*[(column.name, column.kind) for column in COLUMNS], ("date", "
 
 
 def read(spark: SparkSession, root: pathlib.Path, segments: Iterable[Segment]) -> DataFrame:
-    """Return the events of some segments of the record ``root``, with columns as reports name them."""
+    """Return the events of some segments, with columns named as reports name them.
+
+    Args:
+        spark: session.
+        root: folder of the record.
+        segments: segments to read.
+    """
     paths = [escaped(root / segment.path) for segment in segments]
     if not paths:
         # Rows of Python's would need a process of Python's to read them.
@@ -56,10 +62,14 @@ def read(spark: SparkSession, root: pathlib.Path, segments: Iterable[Segment]) -
 
 
 class Minutes(Events):
-    """The minutes of the ``span`` that a round has made final.
+    """Minutes of the ``span`` that a round has made final.
 
-    Arguments: the record ``root``; ``work``, what the round is about; ``carried`` of the round before, None in the
-    first.
+    Args:
+        spark: session.
+        root: folder of the record.
+        span: the minutes.
+        work: segments to read.
+        carried: events carried from the round before, None in the first.
     """
 
     def __init__(
@@ -73,19 +83,19 @@ class Minutes(Events):
         self._kept: list[DataFrame] = []
 
     def of(self, kind: str) -> DataFrame:
-        """What is known of one type: carried ones, those of the span, and later ones that are here already."""
+        """Return the events of the type ``kind``: carried, in the span, and later ones that are here already."""
         found = self._read(kind)
         if self._carried is None:
             return found
         return found.unionByName(self._carried.where(F.col("type") == kind).drop(KNOWN))
 
     def within(self, kind: str) -> DataFrame:
-        """The events of one type in the span. Reports are about the time before, so later ones are there too."""
+        """Return the events of the type ``kind`` in the span, and later reports, which are about the time before."""
         found = self._read(kind)
         return found if kind == "report" else found.where(self._final())
 
     def seen(self, kind: str) -> list[Seen]:
-        """What the events of one type have in common, carried ones included."""
+        """Return combinations of fields that events of the type ``kind`` have, carried ones included."""
         return summary(self.of(kind))
 
     def _read(self, kind: str) -> DataFrame:
@@ -98,7 +108,7 @@ class Minutes(Events):
         return F.col("received_at") < F.lit(self.span.until)
 
     def tables(self) -> dict[str, Callable[[], DataFrame]]:
-        """Return what makes each of :data:`TABLES`, with more than :meth:`final` leaves."""
+        """Return a function for each of :data:`TABLES` that makes it, with more rows than :meth:`final` leaves."""
         return {
             "connections": lambda: connections.course(self.spells, self.span),
             "connection_time": lambda: connections.lasting(self.spells, self.span),
@@ -111,7 +121,7 @@ class Minutes(Events):
         }
 
     def final(self, table: DataFrame) -> DataFrame:
-        """Return the rows of the minutes that are final now."""
+        """Return the rows of ``table`` for minutes that are final now."""
         start = F.col("start")
         whole = (start >= F.lit(self.span.since)) & (start < F.lit(self.span.until))
         return table.where((F.col("per") == "minute") & whole)
@@ -142,7 +152,7 @@ class Minutes(Events):
         made = connections.connections(self, {row["endpoint"]: row["times"] for row in times.collect()})
         rows = made.rows
         if self._carried is not None:
-            # What was known when it began counts: when the record went on is forgotten.
+            # The state at the beginning counts: the times at which the record went on are forgotten.
             before = self._carried.where(F.col(KNOWN).isNotNull()).select(
                 F.col("instance").alias("name"),
                 "id",
@@ -154,7 +164,7 @@ class Minutes(Events):
         return connections.Connections(self._keep(rows), made.names)
 
     def carry(self) -> DataFrame:
-        """Return what the next round has to know, as events."""
+        """Return the state for the next round, as events."""
         since = F.lit(self.span.until)
         long_before = F.lit(self.span.until - LOOK_BACK)
         conn = self.of("conn").where(self._final() & ~F.coalesce("unavailable", F.lit(False)))
@@ -174,7 +184,7 @@ class Minutes(Events):
         rows = conn.join(live, ["instance", "id"]).where(F.col("received_at") >= F.col("began_at"))
         place = F.struct("received_at", "session", "seq")
         first = rows.withColumn("_first", F.col("received_at") == F.col("began_at"))
-        # Its route and the like need not have come with the first event.
+        # Its route and the like need not have been in the first event.
         first = first.withColumn("route", F.when(F.col("_first"), F.col("_route")).otherwise(F.col("route")))
         filled = F.coalesce(F.when(F.col("_transport") != "", F.col("_transport")), F.col("conn_type"))
         first = first.withColumn("conn_type", F.when(F.col("_first"), filled).otherwise(F.col("conn_type")))
@@ -211,16 +221,23 @@ class Minutes(Events):
         return self._kept[-1]
 
     def forget(self) -> None:
-        """Give back what was kept in memory."""
+        """Free the memory of kept tables."""
         for frame in self._kept:
             frame.unpersist()
 
 
 def late(spark: SparkSession, root: pathlib.Path, work: Round, known: Iterable[Segment], since: object) -> DataFrame:
-    """Return the number of ``events`` per minute (``start``), ``type`` and ``instance`` that came when their minute was
-    final, before ``since``: they are in no other table.
+    """Return the number of late events, which are in no other table.
 
-    ``known``: segments read before. What one of these has as well is not late, but a copy.
+    Args:
+        spark: session.
+        root: folder of the record.
+        work: segments of the round.
+        known: segments read before: an event that one of these has as well is not late, but a copy.
+        since: begin of the first minute that was not final.
+
+    Returns:
+        ``events`` per minute (``start``), ``type`` and ``instance`` that arrived when their minute was final.
     """
     frames = read(spark, root, work.late)
     at = F.when(F.col("type") == "report", traffic.middle()).otherwise(F.col("received_at"))

@@ -1,6 +1,6 @@
-"""What became of deliveries: written to clients, or dropped and why, as gripproxy's ``delivery`` events say.
+"""Outcomes of deliveries: written to clients, or dropped and why, by gripproxy's ``delivery`` events.
 
-The fields of these events are taken as they are (``written``, ``dropped-…``, and whatever a later version adds): each
+The fields of these events are taken unchanged (``written``, ``dropped-…``, and those that a later version adds): each
 is an **outcome**, whose counts add up. ``slow-clients`` among them are clients and not deliveries: those cut off
 because they did not read. Pushpin has no such events, and its drops leave no trace.
 """
@@ -23,7 +23,7 @@ SETS: Final = (("outcome",), KEYS)
 
 
 def course(events: Events) -> DataFrame:
-    """Return the ``count`` of each outcome over time."""
+    """Return the ``count`` of each outcome over time, from the ``delivery`` events among ``events``."""
     told = events.within("delivery").where(F.col("instance").isNotNull() & F.col("extra").isNotNull())
     fields = F.from_json("extra", "map<string,string>")
     rows = told.select("instance", "received_at", F.explode(fields).alias("outcome", "text"))

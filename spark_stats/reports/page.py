@@ -37,7 +37,15 @@ footer { margin-top: 3em; font-size: .85em; color: #777; }
 
 
 def write(into: pathlib.Path, made: Made) -> pathlib.Path:
-    """Write the page about a report's tables, which are in the folder ``into``; returns its path."""
+    """Write the page about a report.
+
+    Args:
+        into: folder with its tables, and for the page.
+        made: summary of the report.
+
+    Returns:
+        Path of the page.
+    """
     tables = Tables(into, made.span)
     drawn = charts(tables)
     # Labels come from clients and backends: nothing of them may be taken for HTML.

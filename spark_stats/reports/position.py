@@ -1,4 +1,4 @@
-"""Where a stream stands between two rounds, and what the next round is about. Decides only: no Spark, no clock.
+"""Position of a stream between two rounds, and the work of the next round. Decides only: no Spark, no clock.
 
 A round gets the segments that are new. Minutes before ``final`` have been written and are not touched again; the
 minutes up to ``--delay`` before the newest event become final now. Segments with events of later minutes stay *open*:
@@ -21,9 +21,9 @@ from spark_stats.reports.span import LOOK_BACK, Span
 __all__ = ["MEMORY", "Position", "Round", "Segment", "begun"]
 
 MINUTE: Final = 60_000_000
-"""µs."""
+"""Length of a minute, µs."""
 MEMORY: Final = 7 * 86_400_000_000
-"""µs for which a segment that is final is remembered, to know a copy of it. Spark forgets names of files as late."""
+"""Time for which a final segment is remembered, µs, to recognise a copy. Spark forgets names of files as late."""
 MOST: Final = 20_000
 """Segments that are final and remembered, at most."""
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -31,8 +31,18 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What the end of a segment says: ``path`` below the record, ``kind`` of the events, ``session``, ``first`` and
-    ``last`` number, ``rows``, and times of the first and last event (µs since 1970)."""
+    """Footer of a segment.
+
+    Attributes:
+        path: path below the record.
+        kind: type of the events.
+        session: session that recorded them.
+        first: number of the first event.
+        last: number of the last event.
+        rows: number of events.
+        since: time of the first event, µs since 1970.
+        until: time of the last event, µs since 1970.
+    """
 
     path: str
     kind: str
@@ -45,21 +55,25 @@ class Segment:
 
     @property
     def content(self) -> tuple[str, str, int, int, int]:
-        """What a copy has in common with it."""
+        """Return the fields that a copy of the segment has in common with it."""
         return (self.kind, self.session, self.first, self.last, self.rows)
 
     def overlaps(self, other: Segment) -> bool:
-        """Whether both may have the same events."""
+        """Return True if this segment and ``other`` may have events in common."""
         same = self.kind == other.kind and self.session == other.session
         return same and self.first <= other.last and other.first <= self.last
 
     @classmethod
     def read(cls, root: pathlib.Path, path: pathlib.Path) -> Segment | None:
-        """Read the footer of the segment ``path`` in the record ``root``; None if it has no events.
+        """Return the segment from its footer, None if it has no events.
+
+        Args:
+            root: folder of the record.
+            path: file of the segment.
 
         Raises:
-            ValueError: it is broken, or no segment.
-            OSError: it cannot be read.
+            ValueError: the file is broken, or no segment.
+            OSError: the file cannot be read.
         """
         try:
             metadata = pq.read_metadata(path)
@@ -87,11 +101,11 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a round does.
+    """Work of a round.
 
-    Arguments: the ``span`` of minutes that become final, None if there are none; the segments to be read for it;
-    ``repeated``: kinds of which two of these overlap, whose events have to be compared one by one; ``copies`` of
-    others, which are left out; ``late``: new segments that may have events of minutes that were final before; ``gone``:
+    ``span`` are the minutes that become final, None if there are none; the segments to be read for it follow.
+    ``repeated`` are kinds of which two of these overlap, whose events have to be compared one by one; ``copies`` of
+    others are left out; ``late`` are new segments that may have events of minutes that were final before; ``gone`` are
     open segments that are no longer there.
     """
 
@@ -105,8 +119,11 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """All times in µs since 1970. ``final``: minutes before are final, None before the first round; ``newest``: the
-    time of the newest event; ``segments`` that are known."""
+    """Position of a stream; all times in µs since 1970.
+
+    Minutes before ``final`` are final (None before the first round); ``newest`` is the time of the newest event;
+    ``segments`` are those that are known.
+    """
 
     final: int | None = None
     newest: int | None = None
@@ -119,10 +136,13 @@ class Position:
         now: datetime.datetime,
         exists: Callable[[Segment], bool] = lambda segment: True,
     ) -> tuple[Round, Position]:
-        """Return what to do with ``new`` segments, and where the stream stands afterwards.
+        """Return the work for new segments, and the position after it.
 
-        Arguments: ``delay``, seconds an event may be late; ``now``: events of the future, of a clock that jumped, make
-        nothing final; ``exists``, whether the file of a segment is there.
+        Args:
+            new: segments that have appeared since the last round.
+            delay: seconds an event may be late.
+            now: the current time; events of the future, of a clock that jumped, make no minute final.
+            exists: returns True if the file of a segment is there.
         """
         known = {segment.content: segment for segment in self.segments}
         copies, fresh = [], []
@@ -166,12 +186,12 @@ class Position:
         return Round(span, unread, _overlapping(unread), copies, late, gone), Position(reached, newest, kept)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what :meth:`of_json` makes it from."""
+        """Return a form that JSON can hold, for :meth:`of_json`."""
         return {"final": self.final, "newest": self.newest, "segments": [asdict(each) for each in self.segments]}
 
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> Position:
-        """Return what :meth:`to_json` was called on."""
+        """Return the position whose :meth:`to_json` returned ``value``."""
         return cls(value["final"], value["newest"], [Segment(**each) for each in value["segments"]])
 
 
@@ -188,7 +208,7 @@ def _overlapping(segments: Iterable[Segment]) -> set[str]:
 
 
 def begun(micros: int) -> int:
-    """Return the begin of the minute of a time, both µs since 1970."""
+    """Return the beginning of the minute that contains ``micros``; both µs since 1970."""
     return micros // MINUTE * MINUTE
 
 

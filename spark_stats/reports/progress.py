@@ -12,20 +12,20 @@ __all__ = ["Progress", "bar"]
 
 WIDTH: Final = 30
 INTERVAL: Final = 0.2
-"""Seconds between two looks."""
+"""Time between two updates of the bar, seconds."""
 
 
 def bar(done: float, width: int = WIDTH) -> str:
-    """Return a bar that is ``done`` (0 to 1)."""
+    """Return a bar of ``width`` characters of which the part ``done`` (a ratio, 0 to 1) is filled."""
     filled = round(max(0.0, min(1.0, done)) * width)
     return "█" * filled + "░" * (width - filled)
 
 
 class Progress:
-    """Shows how far a job is: ``steps`` in all, and within a step the tasks of Spark's stages.
+    """Progress of a job: ``steps`` in all, and within a step the tasks of Spark's stages.
 
-    ``out`` gets a line that is written over again and again if it is a terminal, else one line per step. ``tracker``
-    is Spark's status tracker.
+    ``out`` gets a line that is overwritten if it is a terminal, else one line per step. ``tracker`` is Spark's status
+    tracker.
     """
 
     def __init__(self, steps: int, out: TextIO, tracker: Any = None) -> None:
@@ -41,7 +41,7 @@ class Progress:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Show that this is being done, for as long as the context lasts. Several threads may do something each."""
+        """Show the step ``name`` for as long as the context lasts. Several threads may show one each."""
         began = time.monotonic()
         with self._lock:
             self._running.append(name)
@@ -85,7 +85,7 @@ class Progress:
                 self._show(f"\r{bar(share)} {self._done + 1}/{self._steps} {text:<60}")
 
     def _within(self) -> tuple[float, int, int]:
-        """How far the stages are that run now: a share, tasks done, tasks in all."""
+        """Progress of the stages that run now: a share, tasks done, tasks in all."""
         done = total = 0
         if self._tracker is not None:
             for number in self._tracker.getActiveStageIds():

@@ -1,7 +1,7 @@
 """Median and 95th percentile of whole numbers: the value at that place of the sorted ones, not one between two.
 
 Exact to three digits: larger numbers are cut after the third, so that there are few different ones to count, however
-many there are.
+many numbers there are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LONGEST: Final = 19
 
 
 def cut(value: Column) -> Column:
-    """Return a whole number, 0 or more, with its digits after the third made 0."""
+    """Return ``value``, a whole number from 0, with its digits after the third made 0."""
     made = F.when(value < 1000, value)
     for digits in range(4, LONGEST):
         made = made.when(value < 10**digits, value - value % 10 ** (digits - 3))
@@ -39,18 +39,28 @@ def distributions(
     many: str | None = None,
     unpack: Unpack = lambda rows: rows,
 ) -> DataFrame:
-    """Return what :func:`quantiles` returns over time, for each of the ``sets`` of ``keys``.
+    """Return quantiles over time, for each set of keys.
 
-    ``rows`` have the time ``at`` and columns of which ``unpack`` makes the keys, a ``value`` and its ``count``, which
-    is 1, or 0 without a value, and the columns of ``sums`` and ``maxima``. ``many`` is a key with so many values, and
-    never null, that it is not mixed with the others: it is alone in its set.
+    Args:
+        rows: rows with the time ``at`` and columns of which ``unpack`` makes the others.
+        keys: columns that quantiles may be given by.
+        sets: sets of these keys.
+        value: column with the numbers, null for none.
+        count: column with 1, or 0 where there is no value.
+        sums: columns that are added up.
+        maxima: columns of which the largest value is kept.
+        many: a key with so many values, and never null, that it is alone in its set.
+        unpack: makes the keys, ``value``, ``count``, ``sums`` and ``maxima`` of the columns of ``rows``.
+
+    Returns:
+        The columns of :func:`quantiles`, with ``per``, ``start`` and ``by``.
     """
     figures = [*[F.sum(name).alias(name) for name in (count, *sums)], *[F.max(name).alias(name) for name in maxima]]
     placed = unpack(rows.withColumn("start", F.date_trunc("minute", "at")).drop("at").repartition("start"))
     few = [key for key in keys if key != many]
     if many is not None:
-        # What is not mixed: the rest of the keys together, and that one. Once for all that is made of it: if each took
-        # what it needs, Spark would read the record for each.
+        # Two kinds of rows, which are not mixed: for the other keys together, and for that one. Made in one pass:
+        # separately, Spark would read the record twice.
         placed = by_sets(placed, keys, [few, [many]]).drop("by")
     # Most values of a minute differ: they are sorted as they are, all of a group in one array of numbers, which costs a
     # tenth of rows sorted by group. All of a minute are brought to one place, once. Over hours and days values are
@@ -80,7 +90,7 @@ def distributions(
 
 
 def _placed(values: str, of: int, among: int) -> Column:
-    """The quantile ``of/among`` of a sorted array; in whole numbers: 0.95 * n is not exact. Null if it is empty."""
+    """Quantile ``of/among`` of a sorted array; in whole numbers: 0.95 * n is not exact. Null if it is empty."""
     return F.get(values, F.expr(f"(size({values}) * {of} + {among - 1}) div {among} - 1").cast("int"))
 
 
@@ -92,12 +102,20 @@ def quantiles(
     sums: Sequence[str] = (),
     maxima: Sequence[str] = (),
 ) -> DataFrame:
-    """Return ``keys``, the sum of ``count``, ``<value>_median``, ``<value>_p95``, and sums and maxima of other columns.
-
-    ``counted`` has the ``keys``, of which one is ``start``, a ``value``, which may be there several times, and how
-    often it is there (``count``). Null is no value, and has count 0.
+    """Return the median and 95th percentile of counted values.
 
     The quantile q of n values is the smallest one that at least q*n of them are not above.
+
+    Args:
+        counted: rows with the ``keys``, a ``value``, which may occur in several rows, and its ``count``.
+        keys: columns to group by, ``start`` among them.
+        value: column with the numbers; null is no value, and has count 0.
+        count: column with the number of occurrences.
+        sums: columns that are added up.
+        maxima: columns of which the largest value is kept.
+
+    Returns:
+        ``keys``, the sum of ``count``, ``<value>_median``, ``<value>_p95``, sums and maxima.
     """
     rest = [*[F.sum(name).alias(name) for name in (count, *sums)], *[F.max(name).alias(name) for name in maxima]]
     # One window is cheaper than two.

@@ -1,15 +1,15 @@
-"""What clients missed, and what was asked of backends for it, as gripproxy's ``recovery`` events say.
+"""Recoveries: items that clients missed and requests to backends for them, by gripproxy's ``recovery`` events.
 
-- **gaps**: items that a session noticed it had missed, be it by the next one's ``prev-id``, or because its client did
-  not read;
-- **recoveries**: times a session had its backend asked for what it may have missed: behind a gap, for a doubt, or
-  because it was quiet for long;
+- **gaps**: items that a session noticed it had missed, by the next one's ``prev-id``, or because its client did not
+  read;
+- **recoveries**: times that a session had its backend queried for items it may have missed: behind a gap, for a doubt,
+  or because it was quiet for long;
 - **requests**: requests to backends for held clients. One may serve many sessions, so there are often fewer of them
   than of recoveries; long-polls have no recoveries and only repeat their request;
 - **slow_clients**: clients that were cut off because they did not read.
 
-An event is about at most a second or so before it, and counts in the bucket that it arrived in. A bucket in which
-nothing of that happened has no row. Pushpin has nothing like it.
+An event is about at most a second or so before it, and counts in the bucket that it arrived in. A bucket without any of
+them has no row. Pushpin has no such events.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FIGURES: Final = ("gaps", "recoveries", "requests", "slow_clients")
 
 
 def course(events: Events) -> DataFrame:
-    """Return the sums of :data:`FIGURES` over time."""
+    """Return the sums of :data:`FIGURES` over time, from the ``recovery`` events among ``events``."""
     rows = events.within("recovery").where(F.col("instance").isNotNull())
     rows = rows.withColumn("fields", F.from_json("extra", "map<string,string>"))
     rows = rows.select(
@@ -50,6 +50,6 @@ def course(events: Events) -> DataFrame:
 
 
 def _number(name: str) -> Column:
-    """The field of a figure, 0 if it is not there or no number that makes sense."""
+    """Field of a figure, 0 if it is missing or no number that makes sense."""
     number = F.expr(f"try_cast(fields['{name.replace('_', '-')}'] AS bigint)")
     return F.when(number.between(0, MAX_FIGURE), number).otherwise(0).alias(name)

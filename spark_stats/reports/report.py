@@ -1,4 +1,4 @@
-"""The batch job: all tables over a range of time, and the page that shows them."""
+"""Batch job: all tables over a range of time, and the page that shows them."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from spark_stats.reports.span import Span
 __all__ = ["MEMORY", "SETTINGS", "TABLES", "Made", "make"]
 
 SELDOM: Final = pathlib.Path(__file__).with_name("seldom.json")
-"""Says what is left to Java's first compiler."""
+"""Directives for Java: methods that are left to its first compiler."""
 
 _JAVA: Final = (
     # Options that another Java, or a Java elsewhere than on Linux, does not have are passed over.
     "-XX:+IgnoreUnrecognizedVMOptions",
-    # Most of what there is in the heap is of no use soon: the more room for it, the less is copied to keep the rest.
+    # Most objects in the heap are garbage soon: the more room for new ones, the less is copied to keep the others.
     "-XX:+UseSerialGC",
     "-XX:NewRatio=1",
     # Memory by 2 MB instead of 4 KB at a time, where Linux lets programs ask for it, as by default. Where not, Java
-    # would say so.
+    # would print a warning.
     "-XX:+UseTransparentHugePages",
     "-Xlog:pagesize=off",
-    # Java's compilers take a fifth of the processors: by default longer than a small report itself. Both are for what
-    # runs longer than they think. Not the first one alone, which takes a third more time in all for millions of events.
+    # Java's compilers take a fifth of the processors: by default longer than a small report itself. Both are tuned for
+    # programs that run longer. Not the first one alone, which takes a third more time in all for millions of events.
     "-XX:Tier3InvocationThreshold=400",
     "-XX:Tier3MinInvocationThreshold=200",
     "-XX:Tier3CompileThreshold=4000",
@@ -57,21 +57,21 @@ _JAVA: Final = (
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
-    # What takes them long, and gains little: loops copied, and methods put into one another without end.
+    # Expensive for them, with little gain: loops copied, and methods put into one another without end.
     "-XX:MaxInlineLevel=9",
     "-XX:InlineSmallCode=1500",
     "-XX:LoopUnrollLimit=10",
     "-XX:LoopMaxUnroll=2",
     # There is room for all they make: none of it is looked for to be thrown away.
     "-XX:-UseCodeCacheFlushing",
-    # What is left to the first one. The last option: Java would say that it has read the file.
+    # Methods that are left to the first one. The last option keeps Java from reporting that it has read the file.
     "-XX:+UnlockDiagnosticVMOptions",
     f'-XX:CompilerDirectivesFile="{SELDOM}"',
     "-XX:-DisplayVMOutput",
 )
 SETTINGS: Final = {
     "spark.driver.extraJavaOptions": " ".join(_JAVA),
-    # Small parts, so that what is sorted at a time fits into the memory, however long the range is; where there is
+    # Small parts, so that the rows sorted at a time fit into the memory, however long the range is; where there is
     # little, Spark joins them.
     "spark.sql.shuffle.partitions": "64",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
@@ -81,11 +81,11 @@ SETTINGS: Final = {
     "spark.shuffle.sort.bypassMergeThreshold": "0",
     # Groups whose values are kept in tables before Spark sorts all rows by group instead.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "65536",
-    # Adds up once what has been brought to one place already.
+    # Adds up once where rows are in one place already.
     "spark.sql.execution.combineAdjacentAggregation": "true",
-    # What is kept to be read a second time soon is not worth the time to make it smaller.
+    # Tables that are kept to be read a second time soon are not worth compressing.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    # What is sorted and added up is not in the heap, where it would be copied by each garbage collection.
+    # Rows that are sorted and added up are not in the heap, where each garbage collection would copy them.
     "spark.memory.offHeap.enabled": "true",
     "spark.memory.offHeap.size": "384m",
 }
@@ -108,7 +108,7 @@ TABLES: Final = (
 """All tables but ``present``, which is made when it is asked for."""
 
 _KEYS: Final = ("instance", "channel", "route", "mode", "transport", "outcome")
-"""What tables are sorted by, after the bucket."""
+"""Columns by which tables are sorted, after the bucket."""
 _CHAINS: Final = (
     ("connections", "connection_time", "present"),
     ("subscriptions", "deliveries", "channels"),
@@ -117,16 +117,16 @@ _CHAINS: Final = (
     ("recoveries",),
     ("gaps", "coverage"),
 )
-"""Tables that are made one after the other, because one needs what the one before has found; the longest first."""
+"""Tables that are made one after the other, because one needs the result of the one before; the longest first."""
 
 
 PART: Final = 400_000
-"""Events in the record for each part of a shuffle: small enough that what is sorted at a time fits into the memory."""
+"""Events in the record for each part of a shuffle: few enough for the memory in which they are sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a report has: the ``span``, ``rows`` per table, and ``events`` in the segments that were looked at."""
+    """Summary of a report: the ``span``, ``rows`` per table, and ``events`` in the segments that were read."""
 
     span: Span
     rows: dict[str, int]
@@ -140,10 +140,17 @@ def make(
     at: datetime.datetime | None = None,
     out: TextIO | None = None,
 ) -> Made:
-    """Write all tables over a span into the folder ``into``, each as ``<table>.parquet`` and ``<table>.csv``.
+    """Write all tables over a span, each as ``<table>.parquet`` and ``<table>.csv``.
 
-    Arguments: ``found``, what there is in the record and the span; ``at``, a time in the span: who was connected then
-    is in the table ``present``; ``out`` shows the progress.
+    Args:
+        spark: session.
+        found: inventory of the record, with the span.
+        into: folder for the tables.
+        at: a time in the span: the connections at that moment are in the table ``present``.
+        out: stream that shows the progress; standard error by default.
+
+    Returns:
+        Summary of the report.
 
     Raises:
         ValueError: a file in the record is no segment.
@@ -158,45 +165,13 @@ def make(
         with progress.step("looking for what is missing"):
             before = _planned(spark, found.rows // PART)
             events = Events(spark, found)
-            # Tables of events that are few, or told per minute at once: parts cost more than there is in them.
+            # Tables of few events, or of events per minute: several parts would cost more than their content.
             aside = spark.newSession()
             _planned(aside, found.rows // PART // 16)
             few = Events(aside, found)
             known = gaps.find(events)
 
-        @functools.cache
-        def silent() -> gaps.Gaps:
-            return gaps.silences(few, known)
-
-        def keep(frame: DataFrame) -> DataFrame:
-            kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
-            return frame
-
-        @functools.cache
-        def spells() -> connections.Connections:
-            resumed = {endpoint: [_micros(time) for time in times] for endpoint, times in known.resumed.items()}
-            # Only one table has the ids, which are long.
-            made = connections.connections(events, resumed, ids=at is not None)
-            # More than one table is made of them.
-            keep(made.rows)
-            return made
-
-        tables: dict[str, Callable[[], DataFrame | pa.Table]] = {
-            "connections": lambda: connections.course(spells(), span),
-            "connection_time": lambda: connections.lasting(spells(), span),
-            "subscriptions": lambda: subscriptions.course(keep(subscriptions.changes(events)), span),
-            "deliveries": lambda: deliveries.course(deliveries.items(events)),
-            # What was just written need not be calculated again, nor kept in memory.
-            "channels": lambda: channels.ranking(
-                *[spark.read.parquet(escaped(into / f"{name}.parquet")) for name in ("deliveries", "subscriptions")]
-            ),
-            "traffic": lambda: traffic.course(few),
-            "outcomes": lambda: outcomes.course(few),
-            "recoveries": lambda: recoveries.course(few),
-            "gaps": lambda: gaps.table(silent(), span),
-            "coverage": lambda: gaps.coverage(silent(), span),
-            "present": lambda: connections.present(events, spells(), at).orderBy("began_at", "instance", "id"),
-        }
+        tables = _recipes(events, few, known, into, at, kept)
         into.mkdir(parents=True, exist_ok=True)
         rows: dict[str, int] = {}
         failed = threading.Event()
@@ -225,11 +200,57 @@ def make(
     return Made(span, {name: rows[name] for name in names}, found.rows)
 
 
-def _planned(spark: SparkSession, parts: int) -> dict[str, str]:
-    """Let Spark plan tables with so many parts in a shuffle. Returns the settings that there were.
+def _recipes(
+    events: Events,
+    few: Events,
+    known: gaps.Gaps,
+    into: pathlib.Path,
+    at: datetime.datetime | None,
+    kept: list[DataFrame],
+) -> dict[str, Callable[[], DataFrame | pa.Table]]:
+    """Functions that make the tables. Results that several of them use are made once, and added to ``kept``."""
+    span = events.span
 
-    How many there are is known, so plans need not be made again after each step for what came out of it, which takes
-    longer than a small report itself.
+    @functools.cache
+    def silent() -> gaps.Gaps:
+        return gaps.silences(few, known)
+
+    def keep(frame: DataFrame) -> DataFrame:
+        kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        return frame
+
+    @functools.cache
+    def spells() -> connections.Connections:
+        resumed = {endpoint: [_micros(time) for time in times] for endpoint, times in known.resumed.items()}
+        # Only one table has the ids, which are long.
+        made = connections.connections(events, resumed, ids=at is not None)
+        # More than one table is made of them.
+        keep(made.rows)
+        return made
+
+    return {
+        "connections": lambda: connections.course(spells(), span),
+        "connection_time": lambda: connections.lasting(spells(), span),
+        "subscriptions": lambda: subscriptions.course(keep(subscriptions.changes(events)), span),
+        "deliveries": lambda: deliveries.course(deliveries.items(events)),
+        # Read back: neither calculated again, nor kept in memory.
+        "channels": lambda: channels.ranking(
+            *[events.spark.read.parquet(escaped(into / f"{name}.parquet")) for name in ("deliveries", "subscriptions")]
+        ),
+        "traffic": lambda: traffic.course(few),
+        "outcomes": lambda: outcomes.course(few),
+        "recoveries": lambda: recoveries.course(few),
+        "gaps": lambda: gaps.table(silent(), span),
+        "coverage": lambda: gaps.coverage(silent(), span),
+        "present": lambda: connections.present(events, spells(), at).orderBy("began_at", "instance", "id"),
+    }
+
+
+def _planned(spark: SparkSession, parts: int) -> dict[str, str]:
+    """Make Spark plan tables with ``parts`` parts in a shuffle; return the settings before.
+
+    The number of rows is known, so plans need not be made again after each step by its result, which takes longer than
+    a small report itself.
     """
     settings = {
         "spark.sql.adaptive.enabled": "false",

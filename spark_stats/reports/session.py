@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from spark_stats.reports import archive, java
+from spark_stats.reports import java
 
 __all__ = ["MEMORY", "session"]
 
@@ -25,7 +25,7 @@ _SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Everything is on this machine's loopback unless told otherwise.
+    # By default everything is on this machine's loopback.
     "spark.driver.host": "127.0.0.1",
     "spark.log.level": "ERROR",
 }
@@ -35,24 +35,24 @@ _SETTINGS: Final = {
 def session(
     name: str, master: str = "local[*]", memory: str = MEMORY, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session of its own, which ends with the context. A local one uses the archive of Java's classes, if it is made.
+    """Start a Spark session that ends with the context.
 
-    Arguments: the ``name`` of the job; ``master``, as Spark's: ``local[*]``, ``spark://host:port``; ``memory`` of the
-    driver, as Java's ``-Xmx``; ``settings`` that go before ours, by Spark's names.
+    Args:
+        name: name of the job, as Spark's own pages show it.
+        master: Spark's master URL: ``local[*]``, ``spark://host:port``.
+        memory: heap of the driver, as Java's ``-Xmx``: ``1g``, ``1100m``.
+        settings: settings by Spark's names; they override the defaults of this module.
 
     Raises:
-        NoJava: there is none that Spark runs on.
+        NoJava: no Java that Spark runs on was found.
     """
-    home = java.find()
-    os.environ["JAVA_HOME"] = str(home)
+    os.environ["JAVA_HOME"] = str(java.find())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name).master(master).config("spark.driver.memory", memory)
     own = dict(_SETTINGS)
     if not master.startswith("local"):
         # The workers connect to the driver, by an address that Spark finds.
         del own["spark.driver.host"]
-    elif (kept := archive.find(home)) is not None:
-        own[archive.SETTING] = archive.options(kept)
     for key, value in {**own, **(settings or {})}.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()

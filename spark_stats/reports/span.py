@@ -1,4 +1,4 @@
-"""The range of time that a report is about, and how it is read from the command line."""
+"""Range of time that a report is about, and its form on the command line."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Final
 __all__ = ["LOOK_BACK", "Span", "moment"]
 
 LOOK_BACK: Final = datetime.timedelta(hours=1)
-"""How long before the range it is read, to know what was there when it began. Whatever is present says so again within
-its ttl, 2 minutes by default."""
+"""Time before the range that is read as well, for the state at its beginning.
+
+Connections and subscriptions are reported again within their ttl, 2 minutes by default.
+"""
 
 _AGO: Final = re.compile(r"([0-9]+)([mhd])")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
@@ -33,7 +35,7 @@ class Span:
 
     @property
     def read_since(self) -> datetime.datetime:
-        """From when on events are read."""
+        """Return the time from which events are read."""
         return self.since - LOOK_BACK
 
     def __str__(self) -> str:
@@ -43,10 +45,12 @@ class Span:
 def moment(text: str, now: datetime.datetime) -> datetime.datetime:
     """Return the time that ``text`` names, UTC, cut to whole seconds.
 
-    ``now``; ``90m``, ``36h`` or ``7d`` before now; or an ISO 8601 date or time, which is UTC unless it says otherwise.
+    Args:
+        text: ``now``; ``90m``, ``36h`` or ``7d`` before now; or an ISO 8601 date or time, UTC unless it has an offset.
+        now: the current time.
 
     Raises:
-        ValueError: it names none.
+        ValueError: the text names no time.
     """
     if text == "now":
         time = now

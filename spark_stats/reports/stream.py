@@ -1,13 +1,13 @@
-"""The streaming job: the report's figures per minute, as segments appear.
+"""Streaming job: the report's figures per minute, as segments appear.
 
-Spark watches the record and hands over the names of new segments in rounds, with a checkpoint of which round has which.
-A round makes the tables of the minutes that have become final with it (:mod:`~spark_stats.reports.position` says
-which). Each table gets one file per round, named for the round, and then the position is written, named likewise. A
-round that was cut off is done again, from the position before it and with the same segments, and replaces what it had
-written: every minute is there once, for every reader.
+Spark polls the record and hands over the names of new segments in rounds, with a checkpoint of the names in each. A
+round makes the tables of the minutes that have become final with it, by :mod:`~spark_stats.reports.position`. Each
+table gets one file per round, named for the round, and then the position is written, named likewise. A round that was
+cut off is done again, from the position before it and with the segments of its checkpoint, and replaces its files:
+every minute is there once, for every reader.
 
-Spark's own watermark would drop what comes too late before anybody can count it, and its own duplicate check would keep
-every event for as long as events may be late.
+Spark's own watermark would drop late events without counting them, and its own duplicate check would keep every event
+for as long as events may be late.
 """
 
 from __future__ import annotations
@@ -34,26 +34,27 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_stats.directory import sync_folder
+from spark_stats.errors import OperatorError
 from spark_stats.reports.events import escaped
 from spark_stats.reports.minutes import TABLES, Minutes, late
 from spark_stats.reports.position import Position, Round, Segment
 
-__all__ = ["DELAY", "LATE", "OWN", "SETTINGS", "Failed", "final", "run"]
+__all__ = ["DELAY", "LATE", "OWN", "SETTINGS", "StreamError", "final", "run"]
 
 logger = logging.getLogger("spark_stats.stream")
 
 DELAY: Final = 900.0
 """Seconds that events may be late: until a segment is closed (300 by default), and a recorder that died is back."""
 LATE: Final = "late"
-"""The table of what came later."""
+"""Table of late events."""
 OWN: Final = "_stream"
 """The folder with the checkpoint and the position; readers leave out names that begin with ``_``."""
 AT_ONCE: Final = 3
-"""Tables that are made side by side: what takes the time is to plan them, one after the other."""
+"""Tables that are made side by side: most of the time is spent planning them, one after the other."""
 FINISHING: Final = 30.0
-"""Seconds that a round may go on when the job is told to end."""
+"""Time that a round may take after the job was asked to end, seconds."""
 LOOK: Final = 0.2
-"""Seconds between two looks whether it is."""
+"""Time between two checks whether the round has ended, seconds."""
 
 SETTINGS: Final = {
     # A round has little data next to a report.
@@ -66,12 +67,12 @@ SETTINGS: Final = {
 _FILES: Final = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
 
 
-class Failed(Exception):
-    """The stream cannot go on; the text says why and what would be right."""
+class StreamError(OperatorError):
+    """Failure that ends the stream; the text names the reason and the remedy."""
 
 
 def final(into: pathlib.Path) -> datetime.datetime | None:
-    """Return the time before which all minutes are in the tables; None if there is none yet."""
+    """Return the time before which all minutes are in the tables of the folder ``into``; None if there is none yet."""
     rounds = _Rounds.written(into / OWN)
     if not rounds:
         return None
@@ -87,13 +88,18 @@ def run(
     interval: float = 10.0,
     once: bool = False,
 ) -> None:
-    """Follow the record in ``root`` until SIGTERM or SIGINT, or, if ``once``, read what there is and return.
+    """Follow the record until SIGTERM or SIGINT.
 
-    Arguments: ``into``, a folder with the tables and where the stream stands: it goes on there; ``delay``, seconds an
-    event may be late; ``interval``, seconds between two looks for segments.
+    Args:
+        spark: session.
+        root: folder of the record.
+        into: folder with the tables and the position: the stream continues from there.
+        delay: seconds an event may be late.
+        interval: seconds between two polls for segments.
+        once: read the segments that are there and return.
 
     Raises:
-        Failed: something is in the way; the text says what.
+        StreamError: the stream cannot continue.
     """
     own = into / OWN
     own.mkdir(parents=True, exist_ok=True)
@@ -134,7 +140,7 @@ def _follow(spark: SparkSession, query: Any, stop: _Stop, rounds: _Rounds) -> No
         query.stop()
     except (PySparkException, Py4JError, OSError) as e:  # The last two: Java is gone.
         if not stop.asked:
-            raise Failed(rounds.failure or _plain(e)) from e
+            raise StreamError(rounds.failure or _plain(e)) from e
     logger.info("stopped; started again it goes on here")
 
 
@@ -158,22 +164,22 @@ class _Rounds:
         return sorted(int(path.stem) for path in own.glob("*.json") if path.stem.isdigit())
 
     def check(self) -> None:
-        """Refuse to go on where checkpoint, position and tables do not belong together.
+        """Check that checkpoint, position and tables belong together.
 
         Raises:
-            Failed: they do not.
+            StreamError: they do not.
         """
         started = [int(path.name) for path in (self._own / "checkpoint" / "offsets").glob("*") if path.name.isdigit()]
         done = self.written(self._own)
         tables = [name for name in (*TABLES, LATE) if any((self._into / name).glob("round-*.parquet"))]
         if (tables and not started) or (done and done[-1] > max(started, default=-1)):
-            raise Failed(
+            raise StreamError(
                 f"{self._into} has tables of a stream, but not all of its checkpoint ({self._own}): "
                 "restore it, or begin anew in an empty folder"
             )
 
     def make(self, names: DataFrame, number: int) -> None:
-        """Make a round of the files with these ``names``."""
+        """Make the round ``number`` of the files with these ``names``."""
         try:
             self._make([row.path for row in names.select("path").distinct().collect()], number)
             self.made += 1
@@ -188,7 +194,7 @@ class _Rounds:
         before = Position()
         if number:
             if number - 1 not in done:
-                raise Failed(f"{self._own} has no position of round {number - 1}: begin anew in an empty folder")
+                raise StreamError(f"{self._own} has no position of round {number - 1}: begin anew in an empty folder")
             before = _position(self._own, number - 1)
         new = list(self._segments(names))
         now = datetime.datetime.now(datetime.UTC)
@@ -225,7 +231,7 @@ class _Rounds:
             if old < number - 1:
                 (self._own / f"{old:06d}.json").unlink(missing_ok=True)
                 shutil.rmtree(self._own / f"{old:06d}.events", ignore_errors=True)
-        self._say(work, new, after, late_rows, time.monotonic() - began)
+        self._log(work, new, after, late_rows, time.monotonic() - began)
 
     def _segments(self, names: list[str]) -> Iterator[Segment]:
         for name in sorted(names):
@@ -253,7 +259,7 @@ class _Rounds:
         return self._into / name / f"round-{number:06d}.parquet"
 
     def _write(self, frame: DataFrame, name: str, number: int) -> None:
-        """Write the rows of a table, or no file if there are none, in the place of what is there."""
+        """Replace the file of a table by one with these rows, or by none if there are no rows."""
         target = self._file(name, number)
         parts = self._own / f"{name}.parts"
         keys = [key for key in ("by", "start", "instance", "channel", "route") if key in frame.columns]
@@ -281,7 +287,7 @@ class _Rounds:
         else:
             shutil.rmtree(target, ignore_errors=True)
 
-    def _say(self, work: Round, new: list[Segment], after: Position, late_rows: int, seconds: float) -> None:
+    def _log(self, work: Round, new: list[Segment], after: Position, late_rows: int, seconds: float) -> None:
         events = sum(each.rows for each in new)
         upto = "none yet" if after.final is None else f"before {_time(after.final):%Y-%m-%d %H:%M} UTC"
         logger.info("%d segments, %d events in %.1f s; final minutes: %s", len(new), events, seconds, upto)
@@ -313,7 +319,7 @@ def _settle(unfinished: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def _plain(error: Exception) -> str:
-    """What an error says, without Java's trace."""
+    """Text of an error without Java's trace."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
@@ -325,12 +331,14 @@ def _locked(path: pathlib.Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Failed(f"another stream writes into {path.parent.parent}: give each a folder of its own") from None
+            raise StreamError(
+                f"another stream writes into {path.parent.parent}: give each a folder of its own"
+            ) from None
         yield
 
 
 class _Stop(threading.Event):
-    """How often the job was ``asked`` to end."""
+    """Event whose ``asked`` counts the requests to end."""
 
     asked = 0
 

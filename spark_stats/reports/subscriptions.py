@@ -1,9 +1,8 @@
-"""Subscriptions: channels that somebody subscribes to, and by how many.
+"""Subscriptions: channels with subscribers, and their number.
 
-A **subscription** is one mode (``response``, ``stream``, ``ws``) on one channel at one instance, from the first
-``sub`` event
-to the one that says it is gone; its **subscribers** are the number in the last event. A change of that number is
-told within about a second. Without another event it lapses when its ttl has passed.
+A **subscription** is one mode (``response``, ``stream``, ``ws``) on one channel at one instance, from the first ``sub``
+event to the one that ends it; its **subscribers** are the number in the last event. A change of that number is reported
+within about a second. Without another event it lapses when its ttl has passed.
 """
 
 from __future__ import annotations
@@ -28,8 +27,11 @@ SETS: Final = ((), ("instance",), ("mode",), ("instance", "mode"), ("channel",))
 
 
 def changes(events: Events) -> DataFrame:
-    """Return by how much ``subscriptions`` and ``subscribers`` change, and when (``at``), per instance, mode and
-    channel."""
+    """Return the changes of ``subscriptions`` and ``subscribers`` per instance, mode and channel, with time ``at``.
+
+    Args:
+        events: events of the span.
+    """
     known = F.col("instance").isNotNull() & F.col("channel").isNotNull()
     sub = events.of("sub").where(known).withColumn("mode", F.coalesce("mode", F.lit("")))
     order = Window.partitionBy(*MARK).orderBy("received_at", "session", "seq")
@@ -49,7 +51,7 @@ def changes(events: Events) -> DataFrame:
     told = placed.withColumns(
         {"lapses": lapses, "before": F.when(over, F.lit(0)).otherwise(F.col("last_number"))},
     )
-    # What it becomes, and what it was: with the event, and when it lapses.
+    # The new and the old number: with the event, and when it lapses.
     first = F.col("_which") == 0
     now, was = F.when(first, F.col("number")).otherwise(0), F.when(first, F.col("before")).otherwise(F.col("number"))
     made = told.where(F.col("lapses") | (F.col("number") != F.col("before")))
@@ -66,6 +68,11 @@ def changes(events: Events) -> DataFrame:
 
 
 def course(changed: DataFrame, span: Span) -> DataFrame:
-    """Return ``subscriptions`` and ``subscribers`` over time, each with ``_peak``, ``_average`` and ``_last``."""
+    """Return ``subscriptions`` and ``subscribers`` over time, each with ``_peak``, ``_average`` and ``_last``.
+
+    Args:
+        changed: rows of :func:`changes`.
+        span: range of time of the report.
+    """
     # Channels are many.
     return levels(changed, KEYS, SETS, ["subscriptions", "subscribers"], span, many="channel")

@@ -1,11 +1,9 @@
-"""What instances say about themselves in ``report``, ``activity`` and ``counts`` events.
+"""Traffic of instances, by their ``report``, ``activity`` and ``counts`` events.
 
-A report is about the time since the one before (``duration``). Its figures count in the bucket that the middle of
-that time
-is in. Figures of one instance and bucket add up over its routes; ``connections`` is the largest number of one report,
-per instance and route, and is not given for all of them together: the largest numbers need not be from the same time.
-
-A bucket without reports has no row. That does not mean zero: see :mod:`~spark_stats.reports.gaps`.
+A report is about the time since the one before (``duration``). Its figures count in the bucket that contains the middle
+of that time. Figures of one instance and bucket add up over its routes; ``connections`` is the largest number of one
+report, per instance and route, and is not given for all of them together: the largest numbers need not be from one
+time. A bucket without reports has no row. That does not mean zero: see :mod:`~spark_stats.reports.gaps`.
 """
 
 from __future__ import annotations
@@ -29,13 +27,20 @@ FIGURES: Final = tuple(name.replace("-", "_") for name in REPORT if name not in 
 
 
 def middle() -> Column:
-    """The middle of the time that a report is about."""
+    """Return the middle of the time that a report is about."""
     return F.timestamp_micros(F.unix_micros("received_at") - F.coalesce("duration", F.lit(0)) * 500)
 
 
 def course(events: Events) -> DataFrame:
-    """Return, over time, ``reports``, ``connections_max`` and the sums of :data:`FIGURES`; ``activity`` and
-    ``requests`` from the events of that kind, ``requests`` per instance only."""
+    """Return traffic over time.
+
+    Args:
+        events: events of the span.
+
+    Returns:
+        ``reports``, ``connections_max`` and the sums of :data:`FIGURES`; ``activity`` and ``requests`` from the events
+        of that kind, ``requests`` per instance only.
+    """
     known = F.col("instance").isNotNull()
     reports = events.within("report").where(known).withColumn("at", middle())
     reports = reports.select(

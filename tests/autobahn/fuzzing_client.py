@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.service import ROOT
+from tests.support.service import ROOT
 
 __all__ = ["BUILD", "ClientProblem", "Result", "install", "run"]
 

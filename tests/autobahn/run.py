@@ -20,8 +20,8 @@ from typing import Any
 
 from tests.autobahn import fuzzing_client, table
 from tests.autobahn.fuzzing_client import BUILD, ClientProblem, Result
-from tests.ports import free_ports
-from tests.service import running
+from tests.support.ports import free_ports
+from tests.support.service import running
 from tests.wire.wirekit.proxy import Proxy, Setup
 
 HERE = pathlib.Path(__file__).parent

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.autobahn.fuzzing_client import Result
-from tests.service import ROOT
+from tests.support.service import ROOT
 
 __all__ = ["render", "write"]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.chat import Chat, started
-from tests.chromium import chromium
+from tests.support.chat import Chat, started
+from tests.support.chromium import chromium
 from tests.wire.wirekit import Client
 
 SOON = 30_000.0

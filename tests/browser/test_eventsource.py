@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.chromium import chromium
-from tests.ports import free_ports
-from tests.service import Service, running
+from tests.support.chromium import chromium
+from tests.support.ports import free_ports
+from tests.support.service import Service, running
 from tests.wire.wirekit import Client
 
 SOON = 30_000.0
@@ -36,7 +36,7 @@ class Demo:
         self.port = port
         self.control_port = control_port
 
-    def publish(self, *items: dict[str, object]) -> None:
+    def publish(self, *items: Mapping[str, object]) -> None:
         with Client.connect(self.control_port) as client:
             assert client.ask("POST", "/publish", body=json.dumps({"items": list(items)})).status == 200
 

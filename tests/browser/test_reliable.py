@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.chromium import chromium
-from tests.reliable import Message, Reliable, started
+from tests.support.chromium import chromium
+from tests.support.reliable import Message, Reliable, started
 
 SOON = 40_000.0
 """Milliseconds for something that must be shown; a browser waits some seconds before it connects again."""

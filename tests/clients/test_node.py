@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.service import ROOT, running
+from tests.support.service import ROOT, running
 from tests.wire.wirekit import Client, Proxy, Response, Setup, Silence
 
 APP = ROOT / "tests/clients/node/app.mjs"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.chat import CHECKS, Chat, started
-from tests.service import ROOT
+from tests.support.chat import CHECKS, Chat, started
+from tests.support.service import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import re
 import resource
 from collections.abc import Callable, Iterator
 
-from tests.service import descendants
+from tests.support.service import descendants
 
 __all__ = ["Crowd", "Member", "Served", "pss_kb", "publish", "room_for_files"]
 

@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from tests.ports import free_ports
-from tests.service import Service, running
+from tests.support.ports import free_ports
+from tests.support.service import Service, running
 
 FILES: Final = 96
 """Descriptors of each process. A worker has some thirty of its own, and keeps a few more."""

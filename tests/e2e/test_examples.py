@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.ports import free_ports
-from tests.service import ROOT, Service, alive, descendants, running
+from tests.support.ports import free_ports
+from tests.support.service import ROOT, Service, alive, descendants, running
 from tests.wire.wirekit import Client, Response, Silence
 
 

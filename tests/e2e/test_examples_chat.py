@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.chat import CHECKS, PATIENCE, Chat, said, started
+from tests.support.chat import CHECKS, PATIENCE, Chat, said, started
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def test_chat(chat: Chat, check: Callable[[Chat], None]) -> None:
 
 
 def test_a_ping_is_answered_with_its_payload(chat: Chat) -> None:
-    """gripproxy relays it, and the library answers while the app looks for what it can receive."""
+    """Gripproxy relays it, and the library answers while the app looks for what it can receive."""
     with chat.guest("Ann") as ann:
         assert ann.connection.ping(b"from Ann").wait(PATIENCE)
 

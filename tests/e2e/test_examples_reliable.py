@@ -15,8 +15,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from tests.e2e.test_examples import Shell, transcripts
-from tests.reliable import PATIENCE, LongPoll, Reliable, everybody, heard, started
-from tests.service import alive
+from tests.support.reliable import PATIENCE, LongPoll, Reliable, everybody, heard, started
+from tests.support.service import alive
 from tests.wire.wirekit import Client
 
 

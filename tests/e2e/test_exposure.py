@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from tests.e2e.test_survival import PATIENCE, Gripproxy
-from tests.ports import free_ports
-from tests.service import ROOT, running
+from tests.support.ports import free_ports
+from tests.support.service import ROOT, running
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ import sys
 import time
 
 from tests.e2e.test_survival import PATIENCE, Gripproxy
-from tests.service import Service
+from tests.support.service import Service
 
 LIMIT = 96
 CLIENTS = 120

@@ -12,10 +12,10 @@ import zmq
 import zmq.asyncio
 
 from gripproxy import pipe
-from gripproxy.grip import tnet
-from handler.main import Service
-from tests.e2e.handler_house import PATIENCE, FakeWorker, handler, read_config
-from tests.ports import free_ports
+from gripproxy.grip import tnetstring
+from handler.service import Service
+from tests.support.handler_service import PATIENCE, FakeWorker, handler, read_config
+from tests.support.ports import free_ports
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ async def house(tmp_path: pathlib.Path, specs: list[str]) -> AsyncIterator[tuple
     pull, sub, command = specs
     # Without the update a second after the first subscription, which would be one more command on a busy machine.
     settings = {"push_in_spec": pull, "push_in_sub_specs": sub, "update_on_first_subscription": "false"}
-    config = read_config(tmp_path, **settings, command_spec=command)
+    config = read_config(tmp_path, 1, **settings, command_spec=command)
     async with handler(config, (b"ch", 0, 1, 0, None)) as parts:
         yield parts
 
@@ -48,10 +48,10 @@ async def ask(sock: zmq.asyncio.Socket, method: bytes, **args: Any) -> Any:
     fields: dict[bytes, Any] = {b"method": method, b"id": b"1"}
     if args:
         fields[b"args"] = {name.encode(): value for name, value in args.items()}
-    await sock.send_multipart([b"", tnet.dumps(fields)])
+    await sock.send_multipart([b"", tnetstring.dumps(fields)])
     empty, reply = await asyncio.wait_for(sock.recv_multipart(), PATIENCE)
     assert empty == b""
-    return tnet.loads(reply)
+    return tnetstring.loads(reply)
 
 
 def ok(value: Any = None) -> dict[bytes, Any]:
@@ -69,8 +69,8 @@ async def test_a_req_socket_works_too(house: tuple[Service, FakeWorker], specs: 
     with context.socket(zmq.REQ) as req:
         req.linger = 0
         req.connect(specs[2])
-        await req.send(tnet.dumps({b"method": b"recover"}))
-        assert tnet.loads(await asyncio.wait_for(req.recv(), PATIENCE)) == {b"success": True, b"value": None}
+        await req.send(tnetstring.dumps({b"method": b"recover"}))
+        assert tnetstring.loads(await asyncio.wait_for(req.recv(), PATIENCE)) == {b"success": True, b"value": None}
     context.term()
 
 
@@ -83,28 +83,28 @@ async def test_published_items_arrive(house: tuple[Service, FakeWorker], dealer:
 async def test_malformed_requests_get_no_reply_and_stop_nothing(
     house: tuple[Service, FakeWorker], dealer: zmq.asyncio.Socket, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    good = tnet.dumps({b"method": b"recover"})
+    good = tnetstring.dumps({b"method": b"recover"})
     for frames in (
         [b"", b"T3:ab"],
         [b"", b"5:"],
         [b"", b"T" + good],
-        [b"", tnet.dumps({b"id": b"1"})],
+        [b"", tnetstring.dumps({b"id": b"1"})],
         [b""],
         [good],
         [b"", good, b"more"],
     ):
         await dealer.send_multipart(frames)
     assert await ask(dealer, b"zzz") == {b"id": b"1", b"success": False, b"condition": b"method-not-found"}
-    house[0].exchange.refusals.settle()
+    house[0].dispatcher.refusals.settle()
     lines = capfd.readouterr().out
     assert lines.count("command: request refused: message of 5 bytes is not a tnetstring") == 1
     assert lines.count("command: requests refused: 6 more, the last one: request has 4 frames, expected a delim") == 1
-    assert house[0].exchange.refusals.totals()["command"] == 7
+    assert house[0].dispatcher.refusals.totals()["command"] == 7
 
 
 async def test_the_whole_envelope_comes_back(house: tuple[Service, FakeWorker], dealer: zmq.asyncio.Socket) -> None:
     """A request that came through other ROUTERs carries their addresses."""
-    await dealer.send_multipart([b"hop", b"", tnet.dumps({b"method": b"recover"})])
+    await dealer.send_multipart([b"hop", b"", tnetstring.dumps({b"method": b"recover"})])
     frames = await asyncio.wait_for(dealer.recv_multipart(), PATIENCE)
     assert frames[:2] == [b"hop", b""]
 
@@ -122,7 +122,7 @@ async def test_many_requests_at_once(house: tuple[Service, FakeWorker], dealer: 
     count = 500
     for number in range(count):
         request = {b"method": b"conncheck", b"id": b"%d" % number, b"args": {b"ids": []}}
-        await dealer.send_multipart([b"", tnet.dumps(request)])
+        await dealer.send_multipart([b"", tnetstring.dumps(request)])
     seen = set()
     for _ in range(count):
         for message in await house[1].expect(pipe.COMMAND):
@@ -132,7 +132,7 @@ async def test_many_requests_at_once(house: tuple[Service, FakeWorker], dealer: 
             break
     ids = set()
     for _ in range(count):
-        reply = tnet.loads((await asyncio.wait_for(dealer.recv_multipart(), PATIENCE))[1])
+        reply = tnetstring.loads((await asyncio.wait_for(dealer.recv_multipart(), PATIENCE))[1])
         assert isinstance(reply, dict)
         ids.add(reply[b"id"])
     assert ids == {b"%d" % number for number in range(count)}

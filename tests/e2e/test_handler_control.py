@@ -12,8 +12,8 @@ from typing import Any
 
 import jwt
 
-from tests.e2e.handler_house import PATIENCE, handler, read_config
-from tests.ports import free_ports
+from tests.support.handler_service import PATIENCE, handler, read_config
+from tests.support.ports import free_ports
 
 BODY = b'{"items":[{"channel":"ch","http-stream":{"content":"x"}}]}'
 STREAM = (b"ch", 0, 1, 0, None)

@@ -11,10 +11,11 @@ import zmq
 import zmq.asyncio
 
 from gripproxy import pipe
-from gripproxy.grip import tnet
-from handler.drain import TURN
-from tests.e2e.handler_house import eventually, handler, read_config
-from tests.ports import free_ports
+from gripproxy.grip import tnetstring
+from gripproxy.process.zmq_reader import TURN
+from handler.dispatch.worker_links import WorkerLinks
+from tests.support.handler_service import eventually, handler, read_config
+from tests.support.ports import free_ports
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def push(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[zmq.Socket[bytes]]
 
 def item(content: bytes, channel: bytes = b"ch", **more: Any) -> bytes:
     fields: dict[bytes, Any] = {b"channel": channel, b"http-stream": {b"content": content}}
-    return tnet.dumps(fields | {name.replace("_", "-").encode(): value for name, value in more.items()})
+    return tnetstring.dumps(fields | {name.replace("_", "-").encode(): value for name, value in more.items()})
 
 
 STREAM = (b"ch", 0, 1, 0, None)
@@ -55,7 +56,7 @@ async def test_bad_items_are_skipped_and_counted(
     tmp_path: pathlib.Path, push: zmq.Socket[bytes], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A truncated tnetstring ends Pushpin 1.36; here the first is one line, and all the others are one more."""
-    bad: list[bytes] = [b"", b"T3:ab", b"5:", b"J{", item(b"x")[:-1], b"hello", tnet.dumps({b"channel": b"ch"})]
+    bad: list[bytes] = [b"", b"T3:ab", b"5:", b"J{", item(b"x")[:-1], b"hello", tnetstring.dumps({b"channel": b"ch"})]
     spec = f"ipc://{tmp_path}/pull"
     async with handler(read_config(tmp_path, push_in_spec=spec), STREAM) as (service, worker):
         push.connect(spec)
@@ -64,7 +65,7 @@ async def test_bad_items_are_skipped_and_counted(
         push.send_multipart([item(b"two"), item(b"parts"), b""])
         push.send(item(b"good"))
         assert await worker.contents(1) == [b"good"]
-        assert service.exchange.counters.invalid == len(bad) + 1
+        assert service.dispatcher.counters.invalid == len(bad) + 1
     lines = capfd.readouterr().out
     assert lines.count("PULL: item skipped: message is empty; expected J and JSON, or a tnetstring") == 1
     assert lines.count(f"PULL: items skipped: {len(bad)} more, the last one: message has 3 parts, expected 1") == 1
@@ -106,8 +107,8 @@ async def test_sub_forwards_subscriptions(tmp_path: pathlib.Path, context: zmq.C
         await publisher.send_multipart([b"zc", b"T3:ab"])
         await publisher.send_multipart([b"zc", item(b"y", b"ignored")])
         assert await worker.contents(1) == [b"y"]
-        assert service.exchange.counters.invalid == 2
-        assert service.exchange.counters.unheard == 1
+        assert service.dispatcher.counters.invalid == 2
+        assert service.dispatcher.counters.unheard == 1
         worker.link.send((pipe.UNSUBSCRIBE, b"zc", False))
         assert await publisher.recv() == b"\x00zc"
         publisher.close(linger=0)
@@ -151,18 +152,16 @@ async def test_an_item_published_in_a_jam_waits_at_the_publisher(
     tmp_path: pathlib.Path, push: zmq.Socket[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = f"ipc://{tmp_path}/pull"
+    jammed = [True]
+    monkeypatch.setattr(WorkerLinks, "congested", lambda links: jammed[0])
     async with handler(read_config(tmp_path, push_in_spec=spec), STREAM) as (service, worker):
-        jammed = [True]
-        for drain in service.intake._drains:
-            monkeypatch.setattr(drain, "_wait", lambda: jammed[0])
         push.connect(spec)
         push.send(item(b"x"))
 
         async def arrived() -> bool:
-            assert service.intake._pull is not None
-            return bool(service.intake._pull.getsockopt(zmq.EVENTS) & zmq.POLLIN)
+            return service.sources.unread
 
         await eventually(arrived)
-        assert service.exchange.counters.received == 0
+        assert service.dispatcher.counters.received == 0
         jammed[0] = False
         assert await worker.contents(1) == [b"x"]

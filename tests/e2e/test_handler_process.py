@@ -13,13 +13,14 @@ import pytest
 
 from gripproxy import pipe
 from gripproxy.config import load_config
-from handler import main
-from handler.endpoints import BindError
-from handler.main import Service
-from tests.e2e.handler_house import PATIENCE, FakeWorker, config_file, eventually, handler, read_config
-from tests.ports import free_ports
-from tests.service import Service as Process
-from tests.service import running
+from gripproxy.process.endpoints import BindError
+from gripproxy.process.handover import Handover
+from handler import service as main
+from handler.service import Service
+from tests.support.handler_service import PATIENCE, FakeWorker, config_file, eventually, handler, read_config
+from tests.support.ports import free_ports
+from tests.support.service import Service as Process
+from tests.support.service import running
 
 ITEM = b'{"items":[{"channel":"ch","http-stream":{"content":"x"}}]}'
 
@@ -97,7 +98,7 @@ async def test_workers_that_retire_are_waited_for_too(tmp_path: pathlib.Path, mo
     monkeypatch.setattr(main, "ANNOUNCE_TIME", PATIENCE)
     port = free_ports(1)[0]
     config = read_config(tmp_path, 1, push_in_http_port=port)
-    service = Service(config, retiring=1)
+    service = Service(config, Handover(retiring={"worker": 1}))
     opening = asyncio.create_task(service.open(), name="open")
     workers = [await FakeWorker.connect(config, "1")]
     await eventually(lambda: answer(service.links.joined == 1))
@@ -179,7 +180,7 @@ def test_a_port_in_use_is_said_with_its_key(tmp_path: pathlib.Path, key: str) ->
         taken.listen()
         port = taken.getsockname()[1]
         value = port if key == "push_in_http_port" else f"tcp://127.0.0.1:{port}"
-        done = run(config_file(tmp_path, **{key: value}))
+        done = run(config_file(tmp_path, 1, **{key: value}))
     assert done.returncode == 2
     assert f"[handler] cannot use {key}={value}" in done.stdout
     assert "Address already in use" in done.stdout
@@ -195,7 +196,7 @@ def test_a_port_in_use_is_said_with_its_key(tmp_path: pathlib.Path, key: str) ->
 def test_a_config_that_cannot_work_ends_with_status_2(
     tmp_path: pathlib.Path, settings: dict[str, object], text: str
 ) -> None:
-    done = run(config_file(tmp_path, push_in_http_port=free_ports(1)[0], **settings))
+    done = run(config_file(tmp_path, 1, push_in_http_port=free_ports(1)[0], **settings))
     assert done.returncode == 2
     assert text in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
@@ -205,7 +206,7 @@ def test_certificates_that_do_not_fit(tmp_path: pathlib.Path) -> None:
     for name in ("crt", "key"):
         (tmp_path / name).write_text("no certificate")
     settings = {"control_tls_cert": tmp_path / "crt", "control_tls_key": tmp_path / "key"}
-    done = run(config_file(tmp_path, push_in_http_port=free_ports(1)[0], **settings))
+    done = run(config_file(tmp_path, 1, push_in_http_port=free_ports(1)[0], **settings))
     assert done.returncode == 2
     assert "[handler] cannot use control_tls_cert=" in done.stdout
 

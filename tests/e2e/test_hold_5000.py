@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.e2e.crowd import Crowd, Member, Served, pss_kb, publish, room_for_files
-from tests.service import descendants
+from tests.support.service import descendants
 from tests.wire.wirekit import Proxy, Setup
 
 STREAMS = 5_000

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 from tests.wire.wirekit import CLOSE, RESET, Aborted, Backend, Script, Setup, Site, hold, response
 from tests.wire.wirekit.events import EVENTS, GRIP, opened, over_http
 from tests.wire.wirekit.holding import stream

@@ -7,8 +7,8 @@ import socket
 import sys
 import time
 
-from tests.ports import free_port
-from tests.service import running
+from tests.support.ports import free_port
+from tests.support.service import running
 
 TRIES = 6
 LEAST = 0.3

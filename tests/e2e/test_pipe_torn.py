@@ -28,7 +28,7 @@ def test_what_was_written_before_the_end_arrives(new_loop: object, rest: bytes) 
     async def run() -> None:
         lost = asyncio.Event()
         ours, theirs = socket.socketpair()
-        link = pipe.Link(lambda link, messages: got.extend(messages), lambda link: lost.set())
+        link = pipe.PipeConnection(lambda link, messages: got.extend(messages), lambda link: lost.set())
         with theirs:
             await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
             link.send(("never read",))

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.ports import free_port
-from tests.service import Service, alive, descendants, freeze
+from tests.support.ports import free_port
+from tests.support.service import Service, alive, descendants, freeze
 
 HERE = pathlib.Path(__file__).parent / "processes"
 PATIENCE = 40.0

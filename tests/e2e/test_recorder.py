@@ -27,7 +27,7 @@ from spark_stats.journal import Reader
 from spark_stats.recorder import Recorder
 from spark_stats.recording import Limits, Recording
 from spark_stats.survey import survey
-from tests.service import ROOT, Service
+from tests.support.service import ROOT, Service
 
 PATIENCE = 40.0
 """Seconds for anything that has to happen."""
@@ -41,11 +41,11 @@ class Publisher:
         self.socket.set_hwm(1_000_000)
         self.socket.linger = 0
         self.socket.bind(endpoint)
-        self.endpoint = self.socket.last_endpoint.decode().rstrip("\0")
+        self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
         self.number = 0
 
     def wait_for_subscriber(self) -> None:
-        assert self.socket.poll(PATIENCE * 1000), "nobody subscribes"
+        assert self.socket.poll(int(PATIENCE * 1000)), "nobody subscribes"
         assert self.socket.recv() == b"\x01"
 
     def send(self, count: int) -> None:
@@ -119,8 +119,8 @@ def table(root: pathlib.Path) -> list[dict[str, object]]:
     return sorted(rows, key=lambda row: (row["received_at"], row["seq"]))
 
 
-def numbers(root: pathlib.Path) -> list[object]:
-    return [row["count"] for row in table(root) if row["type"] == "activity"]
+def numbers(root: pathlib.Path) -> list[int]:
+    return [int(str(row["count"])) for row in table(root) if row["type"] == "activity"]
 
 
 def actions(root: pathlib.Path) -> list[object]:
@@ -165,8 +165,8 @@ def test_what_has_arrived_is_taken_before_the_end(tmp_path: pathlib.Path, publis
             super().begin(endpoints)
             publisher.wait_for_subscriber()
             publisher.send(1000)
-            assert dict(made._poller.poll(PATIENCE * 1000))
-            assert made._sources[0]._socket.poll(PATIENCE * 1000)
+            assert dict(made._poller.poll(int(PATIENCE * 1000)))
+            assert made._sources[0]._socket.poll(int(PATIENCE * 1000))
             signal.raise_signal(signal.SIGTERM)
 
     directory = Directory(tmp_path)
@@ -211,7 +211,7 @@ def test_sigkill_in_a_stream_of_events_loses_nothing_that_was_taken(
         if not frame.own
         for message in frame.messages
     ]
-    last = max([fields.get("count", fields.get(b"count")) for fields in journaled], default=0)
+    last: int = max([fields["count"] if "count" in fields else fields[b"count"] for fields in journaled], default=0)
     closed = numbers(tmp_path)
     assert closed == list(range(len(closed)))
     assert len(closed) > 0

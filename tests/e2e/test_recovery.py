@@ -1,5 +1,7 @@
-"""Reliable streams and WebSockets through the real service: what is lost on the way comes from the backend
-(docs/guarantees.md)."""
+"""Reliable streams and WebSockets through the real service.
+
+What is lost on the way comes from the backend (docs/guarantees.md).
+"""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Stream(Member):
     """One stream. It is held when it has the opening, ``got`` what was missing, and ``got more`` behind that."""
 
     path = "/stream"
-    steps = (("held", "welcome\n"), ("got", "lost\nnext\n"), ("got more", "after\n"))
+    steps: tuple[tuple[str, str], ...] = (("held", "welcome\n"), ("got", "lost\nnext\n"), ("got more", "after\n"))
 
     def __init__(self, crowd: Crowd) -> None:
         super().__init__(crowd)

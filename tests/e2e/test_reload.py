@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.e2e.test_survival import PATIENCE, Gripproxy, wait_gone
-from tests.service import ROOT
+from tests.support.service import ROOT
 
 LONG = 3 * PATIENCE
 """Seconds for what takes several steps: a whole reload, and clients that wait for its end."""
@@ -249,9 +249,7 @@ def test_nobody_notices(start: Callable[[str], Life]) -> None:
     followers: list[list[int]] = [[0] for _ in range(4)]
     for heard in streams:
         life.start(lambda heard=heard: life.listen(heard))  # type: ignore[misc]
-    polls: list[threading.Thread] = []
-    for _ in range(6):
-        polls.append(life.start(life.wait))
+    polls = [life.start(life.wait) for _ in range(6)]
     until(lambda: all(streams), life)
     running.service.wait_for_log(r"(?s)(hold response on response.*?){6}")
     for heard in followers:

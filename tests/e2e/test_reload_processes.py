@@ -16,7 +16,7 @@ import sys
 import pytest
 
 from tests.e2e.test_processes import PATIENCE, Running, Start, closed, line, start, wait_gone
-from tests.service import ROOT, alive, descendants, freeze
+from tests.support.service import ROOT, alive, descendants, freeze
 
 __all__ = ["start"]
 

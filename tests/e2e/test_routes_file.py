@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.test_survival import PATIENCE, Gripproxy
-from tests.ports import free_ports
-from tests.service import ROOT, Service
+from tests.support.ports import free_ports
+from tests.support.service import ROOT, Service
 
 
 class Stalling(Gripproxy):

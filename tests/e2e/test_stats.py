@@ -16,7 +16,7 @@ import pytest
 import zmq
 
 from tests.e2e.test_survival import PATIENCE, Gripproxy
-from tests.service import Service
+from tests.support.service import Service
 
 Event = dict[str, Any]
 
@@ -154,13 +154,13 @@ class Relay:
         self._to = self._context.socket(zmq.XPUB)
         self._to.set_hwm(0)
         self._to.bind("tcp://127.0.0.1:*")
-        self.endpoint = self._to.last_endpoint.decode().rstrip("\0")
+        self.endpoint = self._to.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
         self.reports = 0
         """Reports without route that were passed on."""
         self.lost = 0
 
     def wait_for_recorder(self) -> None:
-        assert self._to.poll(PATIENCE * 1000)
+        assert self._to.poll(int(PATIENCE * 1000))
         self._to.recv()
 
     def until(self, done: Callable[[], bool], loses: bool = False) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import zmq
 
-from gripproxy.stats_source import REOPEN, REOPEN_LOST, TAKE, StatsSource, StatsSourceError, reachable
-from tests.ports import free_port
+from gripproxy.stats.subscriber import REOPEN, REOPEN_LOST, TAKE, StatsSubscriber, StatsSubscriberError, reachable
+from tests.support.ports import free_port
 
 PATIENCE = 40.0
 """Seconds for anything that has to happen."""
@@ -28,10 +28,10 @@ class Ear:
         self.poller = zmq.Poller()
         self.now = 0.0
         self.heard: list[Any] = []
-        self.source: StatsSource
+        self.source: StatsSubscriber
 
     def open(self, endpoint: str, max_message: int = 1000, queue: int = 1000) -> None:
-        self.source = StatsSource(self.context, endpoint, self, self.poller, self.now, max_message, queue)
+        self.source = StatsSubscriber(self.context, endpoint, self, self.poller, self.now, max_message, queue)
 
     def taken(self, endpoint: str, messages: list[bytes]) -> None:
         assert endpoint == self.source.endpoint
@@ -97,7 +97,7 @@ def publish(tmp_path: pathlib.Path) -> Iterator[Callable[..., zmq.Socket[bytes]]
 
 def wait_for_subscriber(publisher: zmq.Socket[bytes]) -> None:
     while True:
-        assert publisher.poll(PATIENCE * 1000), "nobody subscribes"
+        assert publisher.poll(int(PATIENCE * 1000)), "nobody subscribes"
         if publisher.recv() == b"\x01":
             return
 
@@ -118,7 +118,7 @@ def test_who_binds_everywhere_is_on_this_machine(spec: str, address: str) -> Non
 
 @pytest.mark.parametrize("endpoint", ["nonsense", "tcp://here", "tcp://*:5564", "udp://127.0.0.1:1"])
 def test_an_address_that_is_none_is_an_error(ear: Ear, endpoint: str) -> None:
-    with pytest.raises(StatsSourceError, match=r"cannot connect to '.*; an address is for example ipc://"):
+    with pytest.raises(StatsSubscriberError, match=r"cannot connect to '.*; an address is for example ipc://"):
         ear.open(endpoint)
 
 
@@ -134,7 +134,7 @@ def test_what_is_told_is_in_order_and_the_last_messages_come_before_the_end(
     for message in messages:
         first.send(message)
     # All there before anything is looked at.
-    assert ear.poller.poll(PATIENCE * 1000)
+    assert ear.poller.poll(int(PATIENCE * 1000))
     first.close(linger=10_000)
     assert ear.until("disconnected") == [*messages, "disconnected"]
     assert not ear.source.connected
@@ -280,6 +280,6 @@ def test_a_name_is_tried_as_ipv4_and_as_ipv6_in_turn(ear: Ear) -> None:
 
 def test_an_ipv6_address(ear: Ear, publish: Callable[..., zmq.Socket[bytes]]) -> None:
     publisher = publish("tcp://[::1]:*")
-    ear.open(publisher.last_endpoint.decode().rstrip("\0"))
+    ear.open(publisher.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0"))
     wait_for_subscriber(publisher)
     assert ear.until("connected") == ["connected"]

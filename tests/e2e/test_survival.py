@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import json
 import os
@@ -18,9 +19,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.certificates import make_certificate
-from tests.ports import free_ports
-from tests.service import Service, descendants, freeze
+from tests.support.certificates import make_certificate
+from tests.support.ports import free_ports
+from tests.support.service import Service, descendants, freeze
 
 PATIENCE = 40.0
 """Seconds for anything that has to happen."""
@@ -264,7 +265,7 @@ def test_requests_queued_on_a_dead_workers_socket_are_answered(start: Start) -> 
         os.kill(victim, signal.SIGKILL)
         for sock in queued:
             sock.settimeout(PATIENCE)
-            assert b"".join(iter(lambda sock=sock: sock.recv(4096), b"")).startswith(b"HTTP/1.0 200 OK\r\n")
+            assert b"".join(iter(functools.partial(sock.recv, 4096), b"")).startswith(b"HTTP/1.0 200 OK\r\n")
 
 
 @pytest.mark.parametrize("key", ["push_in_http_port", "push_in_spec", "command_spec"])

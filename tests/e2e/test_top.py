@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import zmq
 
-from gripproxy.grip.stats import encode
+from gripproxy.grip.stats_format import encode
 from tests.e2e.test_survival import PATIENCE, Gripproxy
-from tests.ports import free_port
-from tests.service import ROOT, Service
+from tests.support.ports import free_port
+from tests.support.service import ROOT, Service
 
 TOP = [sys.executable, "-m", "gripproxy", "top", "--once"]
 
@@ -34,12 +34,12 @@ class Publisher:
         self.endpoint = endpoint
 
     def wait_for_subscriber(self) -> None:
-        assert self.socket.poll(PATIENCE * 1000), "nobody subscribes"
+        assert self.socket.poll(int(PATIENCE * 1000)), "nobody subscribes"
         assert self.socket.recv() == b"\x01"
 
     def wait_for_subscriber_again(self) -> None:
         """The subscriber has gone, and come back."""
-        assert self.socket.poll(PATIENCE * 1000), "nobody goes"
+        assert self.socket.poll(int(PATIENCE * 1000)), "nobody goes"
         assert self.socket.recv() == b"\x00"
         self.wait_for_subscriber()
 

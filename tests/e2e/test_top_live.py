@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pathlib
 import re
@@ -16,7 +17,7 @@ import pytest
 
 from tests.e2e.test_survival import Gripproxy
 from tests.e2e.test_top import Publisher, publish
-from tests.terminal import Terminal, top
+from tests.support.terminal import Terminal, top
 
 __all__ = ["publish"]  # a fixture
 
@@ -141,10 +142,15 @@ def test_pause(live: Terminal, publisher: Publisher) -> None:
     live.shows(r"of 31$")
 
 
+def _drawn(lines: int, seen: list[str]) -> bool:
+    """Return whether a screen of so many lines is drawn, or reports that it is too small."""
+    return len(seen) == lines if lines > 5 else "needs 40" in seen[0]
+
+
 def test_resizing(live: Terminal) -> None:
     for columns, lines in ((132, 50), (40, 10), (80, 24), (20, 5), (100, 30)):
         live.resize(columns, lines)
-        screen = live.until(lambda seen, lines=lines: len(seen) == lines if lines > 5 else "needs 40" in seen[0])
+        screen = live.until(functools.partial(_drawn, lines))
         assert max(map(len, screen)) <= columns
 
 

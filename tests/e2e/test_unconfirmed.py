@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.test_survival import PATIENCE, Gripproxy
-from tests.service import freeze
+from tests.support.service import freeze
 
 CONTROL = b'c:{"type": "subscribe", "channel": "test"}'
 EVENTS = b"OPEN\r\nTEXT %x\r\n%b\r\nTEXT 5\r\nhello\r\n" % (len(CONTROL), CONTROL)

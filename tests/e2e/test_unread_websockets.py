@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from gripproxy.grip.frames import TEXT, FrameParser, serialise
-from gripproxy.grip.handshake import accept_key
+from gripproxy.grip.websocket_handshake import accept_key
 from tests.wire.wirekit import Setup, Site, response
 from tests.wire.wirekit.client import PATIENCE
 

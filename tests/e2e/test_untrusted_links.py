@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 from tests.wire.wirekit import Backend, Setup, Site, hold, response
 from tests.wire.wirekit.client import PATIENCE
 from tests.wire.wirekit.events import GRIP, control, event, opened, subscribe

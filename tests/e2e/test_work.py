@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from tests.e2e.crowd import Crowd, Member, Served, publish, room_for_files
-from tests.service import descendants
+from tests.support.service import descendants
 from tests.wire.wirekit import Proxy, Setup
 
 REQUESTS: Final = 300

@@ -274,8 +274,8 @@ class Backend:
     async def _read(self, wish: Wish, channels: list[str], answer: list[tuple[str, bytes]]) -> None:
         upto = {channel: self.log(channel).length for channel in channels}
         for channel, length in upto.items():
-            for number in range(wish.after[channel] + 1, length + 1):
-                answer.append(("TEXT", b"m:" + content(channel, number).encode()))
+            numbers = range(wish.after[channel] + 1, length + 1)
+            answer += [("TEXT", b"m:" + content(channel, number).encode()) for number in numbers]
         await self._think()
         self._holding(wish, upto)
         for channel, length in upto.items():

@@ -267,5 +267,4 @@ def make_client(
     name: str, form: str, channels: list[str], port: int, history: History, seed: int, control: bool = False
 ) -> Client:
     """Return a client of one of the forms of KINDS."""
-    client = KINDS[form](name, "plain" if form == "hostile" else form, channels, port, history, seed, control)
-    return client
+    return KINDS[form](name, "plain" if form == "hostile" else form, channels, port, history, seed, control)

@@ -15,7 +15,7 @@ from typing import Final
 from tests.faults.crew import Crew
 from tests.faults.history import History
 from tests.faults.stage import PATIENCE, RETIRE_TIME, Stage
-from tests.service import Service, alive
+from tests.support.service import Service, alive
 
 __all__ = ["KINDS", "Faults"]
 

@@ -13,8 +13,11 @@ import resource
 import sys
 from collections.abc import Sequence
 
-from gripproxy import cli, runner, worker
-from gripproxy.config import load_config
+from gripproxy.cli import main as cli
+from gripproxy.config import config_argv, load_config
+from gripproxy.runner import startup
+from gripproxy.runner.service import services_of
+from gripproxy.worker import worker
 from tests.faults.hostile.mutants import MUTANTS as HOSTILE_MUTANTS
 from tests.faults.mutants import MUTANTS
 
@@ -47,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         numbered = [f"--number={number}"] if kind == "worker" else []
         return [sys.executable, "-m", "tests.faults.launcher", *own, "--", kind, *numbered, *argv]
 
-    return runner.run(load_config(rest[0].removeprefix("--config=")), command=command)
+    config = load_config(rest[0].removeprefix("--config="))
+    return startup.run(config, services_of(config, config_argv(config), command))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from gripproxy.sessions.channels import ChannelTable
-from gripproxy.sessions.fanout import Fanout, chunk
-from gripproxy.sessions.keeper import Keeper
+from gripproxy.delivery.channel_table import ChannelTable
+from gripproxy.delivery.fanout import Fanout
+from gripproxy.grip.response import chunk
+from gripproxy.sessions.context import SessionContext
 from gripproxy.sessions.recovery import Recovery
 from gripproxy.sessions.stream import StreamHold
 
@@ -73,7 +74,7 @@ def forgets_the_window() -> None:
 
 def skips_recovery() -> None:
     """The backend is never asked for what is missing."""
-    Recovery.begin = lambda self: False  # type: ignore[method-assign]
+    Recovery.granted = lambda self: None  # type: ignore[method-assign]
 
 
 def stalls_all_for_one() -> None:
@@ -105,13 +106,13 @@ def stalls_all_for_one() -> None:
 
 def hoards() -> None:
     """What waits for a client that does not read has no limit."""
-    make = Keeper.__init__
+    make = SessionContext.__init__
 
-    def init(self: Keeper, *args: Any, **named: Any) -> None:
+    def init(self: SessionContext, *args: Any, **named: Any) -> None:
         make(self, *args, **named)
         self.buffer_max = 2**60
 
-    Keeper.__init__ = init  # type: ignore[assignment,method-assign]
+    SessionContext.__init__ = init  # type: ignore[method-assign]
 
 
 def misdelivers() -> None:
@@ -121,7 +122,7 @@ def misdelivers() -> None:
     def filtered(self: StreamHold, item: Any, content: bytes) -> None:
         write(self, item, content)
         if _number(content) == TARGET:
-            for channel in self.keeper.table.all():
+            for channel in self.context.table.all():
                 for other in channel.members():
                     if isinstance(other, StreamHold) and channel.name != item.channel:
                         other.transport.write(chunk(content))

@@ -33,9 +33,12 @@ CONVERGE: Final = 60.0
 
 @dataclass(frozen=True)
 class Scale:
-    """How large a run is: ``clients`` in all, ``channels``, ``rate`` of items per second of each publisher, ``seconds``
-    with faults, ``pause`` between two of them. ``faults`` are the kinds, each at least once; None: all. ``link``:
-    seconds after which quiet clients' backends are asked; so many that it never happens show what comes without."""
+    """How large a run is.
+
+    ``clients`` in all, ``channels``, ``rate`` of items per second of each publisher, ``seconds`` with faults,
+    ``pause`` between two of them. ``faults`` are the kinds, each at least once; None: all. ``link``: seconds after
+    which quiet clients' backends are asked; so many that it never happens show what comes without.
+    """
 
     clients: int = 80
     channels: int = 10
@@ -203,8 +206,10 @@ async def _settle(
 
 
 def _given(stage: Stage, channels: list[str]) -> dict[str, int]:
-    """Return the number of items of those channels whose last one was given to the service: by a publisher that waits
-    for the answer. The others' clients cannot know of it."""
+    """Return the number of items of those channels whose last one was given to the service.
+
+    By a publisher that waits for the answer. The others' clients cannot know of it.
+    """
     truth = stage.lengths(channels)
     last = {(channel, number) for channel, number in truth.items()}
     return {

@@ -18,8 +18,8 @@ from typing import Any, Final
 from tests.faults.history import History, Record, read_diary
 from tests.faults.publisher import item
 from tests.faults.truth import ChannelLog
-from tests.ports import free_ports
-from tests.service import ROOT, Service, alive, descendants
+from tests.support.ports import free_ports
+from tests.support.service import ROOT, Service, alive, descendants
 
 __all__ = ["PATIENCE", "RETIRE_TIME", "STREAM_BUFFER", "Plan", "Stage"]
 

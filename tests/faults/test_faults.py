@@ -16,7 +16,7 @@ from tests.faults.crew import Crew
 from tests.faults.faults import KINDS, Faults
 from tests.faults.history import History
 from tests.faults.stage import Plan, Stage
-from tests.service import alive
+from tests.support.service import alive
 
 
 class Sleepers:

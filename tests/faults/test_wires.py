@@ -9,8 +9,8 @@ import pathlib
 import pytest
 import zmq
 
-from handler.commands import parse_request
-from handler.publication import items_of_args, parse_message
+from handler.control.command_socket import parse_request
+from handler.sources.ingest import items_of_args, parse_message
 from tests.faults.answer import Answer, Broken, Events
 from tests.faults.backend import last_ids, pack_events, unpack_events
 from tests.faults.history import Diary, read_diary

@@ -32,9 +32,11 @@ class Facts:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a run may take: ``deadline`` seconds for an item to come where no fault is; ``settle`` seconds around a
-    fault of the service in which its consequences are excused; ``order_wait`` seconds the service waits for an item
-    that was overtaken; ``memory_kb`` by the first word of a process's name."""
+    """What a run may take: ``deadline`` seconds for an item to come where no fault is.
+
+    ``settle`` seconds around a fault of the service in which its consequences are excused; ``order_wait`` seconds
+    the service waits for an item that was overtaken; ``memory_kb`` by the first word of a process's name.
+    """
 
     deadline: float = 15.0
     settle: float = 5.0
@@ -120,8 +122,10 @@ ANSWERED: Final = ("publisher http", "publisher rep", "publisher calm")
 
 
 def _troubles(case: Case, *targets: str) -> _Times:
-    """When something of this name, or beginning with this word, was hurt: faults until they healed and for some time
-    after, and every start of a process of the service."""
+    """When something of this name, or beginning with this word, was hurt.
+
+    Faults until they healed and for some time after, and every start of a process of the service.
+    """
     settle = case.terms.settle
     spans: list[tuple[float, float]] = []
     begun: dict[tuple[str, str], float] = {}

@@ -55,7 +55,10 @@ class Crowd:
         loop = asyncio.get_running_loop()
         for start in range(0, len(made), AT_ONCE):
             some = made[start : start + AT_ONCE]
-            connecting = [loop.create_connection(lambda one=one: one, "127.0.0.1", self.port) for one in some]
+            connecting = [
+                loop.create_connection(lambda one=one: one, "127.0.0.1", self.port)  # type: ignore[misc]
+                for one in some
+            ]
             await asyncio.gather(*connecting)
             await self.until(lambda some=some: all(one.there for one in some))  # type: ignore[misc]
 

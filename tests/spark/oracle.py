@@ -61,7 +61,8 @@ class Oracle:
         )
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        return self.db.execute(query).fetchall()
+        found: list[tuple[Any, ...]] = self.db.execute(query).fetchall()
+        return found
 
     # --- one event after the other
 

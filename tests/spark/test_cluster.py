@@ -18,10 +18,10 @@ import pytest
 
 from spark_stats.reports import java
 from spark_stats.reports.report import TABLES
-from tests.ports import free_ports
-from tests.service import ROOT
 from tests.spark.conftest import Small
 from tests.spark.rows import rows
+from tests.support.ports import free_ports
+from tests.support.service import ROOT
 
 PATIENCE = 3000
 

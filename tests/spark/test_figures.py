@@ -128,9 +128,9 @@ def test_subscriptions(reported: Reported, oracle: Oracle) -> None:
         groups: dict[Row, list[tuple[int, int | None, int]]] = defaultdict(list)
         for names, found in intervals.items():
             groups[by_sets(places, names)].extend(found)
-        for keys, found in groups.items():
-            subscribers = oracle.level(found)
-            subscriptions = oracle.level([(since, until, 1) for since, until, _ in found])
+        for keys, group in groups.items():
+            subscribers = oracle.level(group)
+            subscriptions = oracle.level([(since, until, 1) for since, until, _ in group])
             assert subscribers.keys() == subscriptions.keys()
             calculated += [(*bucket, by, *keys, *subscriptions[bucket], *subscribers[bucket]) for bucket in subscribers]
     figures = [

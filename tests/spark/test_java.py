@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from spark_stats.reports import java
 from spark_stats.reports.report import TABLES
-from tests.service import ROOT
 from tests.spark.conftest import Small
 from tests.spark.rows import rows
+from tests.support.service import ROOT
 
 PATIENCE = 3000
 

@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from spark_stats.reports import page as pages
-from tests.chromium import chromium
 from tests.spark.conftest import Reported
+from tests.support.chromium import chromium
 
 HEADINGS = (
     "Connections at a time",

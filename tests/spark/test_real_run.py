@@ -27,9 +27,9 @@ from spark_stats.reports.report import make
 from spark_stats.reports.span import Span
 from spark_stats.schema import SCHEMA
 from tests.e2e.crowd import room_for_files
-from tests.service import Service
 from tests.spark.crowd import WELCOME, Backend, Client, Crowd, Listener, Poller, Talker
 from tests.spark.play import Watcher
+from tests.support.service import Service
 from tests.wire.wirekit import Proxy, Publisher, Setup
 
 STREAMS, POLLS, TALKERS, SURE = 1500, 800, 700, 50
@@ -54,8 +54,10 @@ SETUP = Setup(
 
 @dataclass
 class Truth:
-    """What happened: ``items`` published; ``addressed`` by transport; ``most`` clients at a time by route; and what
-    clients and backend counted."""
+    """What happened: ``items`` published.
+
+    ``addressed`` by transport; ``most`` clients at a time by route; and what clients and backend counted.
+    """
 
     items: int
     addressed: Counter[str]

@@ -21,7 +21,7 @@ from spark_stats.reports.span import Span
 from spark_stats.schema import MAX_FIGURE, MOST
 from tests.spark import traffic
 from tests.spark.conftest import SPAN
-from tests.unit.spark_stats.doubles import NOON, FakeClock, json, recording
+from tests.support.spark_doubles import NOON, FakeClock, json, recording
 
 
 @pytest.fixture(scope="module")

@@ -29,8 +29,8 @@ from spark_stats.reports.inventory import inventory
 from spark_stats.reports.report import TABLES, make
 from spark_stats.reports.span import Span
 from spark_stats.schema import SCHEMA
-from tests.service import Service
 from tests.spark.play import MARKER, Play, end, perform, setup
+from tests.support.service import Service
 from tests.wire.wirekit import Site
 from tests.wire.wirekit.expecting import running
 
@@ -183,7 +183,8 @@ def own(action: str, at: datetime.datetime, endpoint: str, extra: str | None = N
 def rows_of(told: Told, proxy: str, name: str, different: Iterable[str]) -> list[dict[str, Any]]:
     table = pq.read_table(told.reports[proxy] / f"{name}.parquet")
     assert set(different) <= set(table.column_names)
-    return table.drop_columns([*different, *(["id"] if name == "present" else [])]).to_pylist()
+    found: list[dict[str, Any]] = table.drop_columns([*different, *(["id"] if name == "present" else [])]).to_pylist()
+    return found
 
 
 def in_order(rows: Iterable[dict[str, Any]]) -> list[str]:

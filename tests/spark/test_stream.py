@@ -23,10 +23,10 @@ from pyspark.sql import SparkSession
 
 from spark_stats.reports import stream
 from spark_stats.reports.minutes import TABLES
-from tests.service import ROOT
 from tests.spark.conftest import Small
 from tests.spark.rows import Row, rows, same
 from tests.spark.traffic import SESSIONS
+from tests.support.service import ROOT
 
 DELAY = 900
 PATIENCE = 3000
@@ -88,13 +88,14 @@ def counted(into: pathlib.Path, name: str) -> list[Row]:
         db.execute("SET TimeZone = 'UTC'")
         names = ", ".join(f'"{name}"' for name in columns(into / name)).replace('"start"', "epoch_us(start)")
         files = [str(path) for path in (into / name).iterdir()]
-        return db.execute(f"SELECT {names} FROM read_parquet(?)", [files]).fetchall()
+        found: list[Row] = db.execute(f"SELECT {names} FROM read_parquet(?)", [files]).fetchall()
+        return found
 
 
 def calculated(small: Small, until: datetime.datetime) -> list[Row]:
     with duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'")
-        return db.execute(
+        found: list[Row] = db.execute(
             f"""
             SELECT 'minute', epoch_us(date_trunc('minute', received_at)) AS minute,
                    CASE GROUPING(sender) WHEN 1 THEN 'type' ELSE 'type+instance' END, type, sender, count(*)
@@ -104,6 +105,7 @@ def calculated(small: Small, until: datetime.datetime) -> list[Row]:
             GROUP BY GROUPING SETS ((minute, type), (minute, type, sender))
             """
         ).fetchall()
+        return found
 
 
 # --- as processes, that are killed
@@ -231,7 +233,7 @@ def streamed(small: Small, spark: SparkSession, tmp_path_factory: pytest.TempPat
                 real(unfinished, path)
 
             patch.setattr(stream, "_settle", settle)
-            with pytest.raises(stream.Failed):
+            with pytest.raises(stream.StreamError):
                 go()
             assert (into / "connections" / "round-000001.parquet").exists()
             assert not (into / "connection_time" / "round-000001.parquet").exists()
@@ -242,7 +244,7 @@ def streamed(small: Small, spark: SparkSession, tmp_path_factory: pytest.TempPat
                     raise Cut("behind the position")
 
             patch.setattr(stream, "_settle", behind)
-            with pytest.raises(stream.Failed):
+            with pytest.raises(stream.StreamError):
                 go()
             assert (into / stream.OWN / "000001.json").exists()
         go()
@@ -262,7 +264,7 @@ def streamed(small: Small, spark: SparkSession, tmp_path_factory: pytest.TempPat
 def late(small: Small, record: pathlib.Path) -> None:
     """Events of a session that nobody knows, from the first minutes."""
     for (kind, sender), number in LATE.items():
-        of_kind = sorted(small.record.glob(f"date=*/type={kind}/{SESSIONS[0]}*"))[0]
+        of_kind = min(small.record.glob(f"date=*/type={kind}/{SESSIONS[0]}*"))
         table = pq.read_table(of_kind, partitioning=None).slice(0, number)
         for name, value in (("session", "20261119T000000Z-late"), ("from", sender or None)):
             place = table.column_names.index(name)
@@ -307,7 +309,7 @@ def test_a_second_stream_is_refused(spark: SparkSession, tmp_path: pathlib.Path)
     own.mkdir(parents=True)
     with open(own / "lock", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(stream.Failed, match="another stream writes into"):
+        with pytest.raises(stream.StreamError, match="another stream writes into"):
             stream.run(spark, tmp_path, tmp_path / "into", once=True)
 
 
@@ -316,10 +318,10 @@ def test_tables_without_their_checkpoint_are_refused(
 ) -> None:
     shutil.copytree(streamed.into, tmp_path / "into")
     shutil.rmtree(tmp_path / "into" / stream.OWN / "checkpoint")
-    with pytest.raises(stream.Failed, match="not all of its checkpoint"):
+    with pytest.raises(stream.StreamError, match="not all of its checkpoint"):
         stream.run(spark, small.record, tmp_path / "into", once=True)
     shutil.rmtree(tmp_path / "into" / stream.OWN)
-    with pytest.raises(stream.Failed, match="begin anew in an empty folder"):
+    with pytest.raises(stream.StreamError, match="begin anew in an empty folder"):
         stream.run(spark, small.record, tmp_path / "into", once=True)
 
 

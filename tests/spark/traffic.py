@@ -88,7 +88,7 @@ class Maker:
         number[again], instance[again] = number[again - 40], instance[again - 40]
         # Present when accepted and when held, then every 80 s.
         times = 2 + lasts // (80 * SECOND)
-        which = np.repeat(np.arange(count), times)
+        which: np.ndarray = np.repeat(np.arange(count), times)
         place = np.arange(len(which)) - np.repeat(np.cumsum(times) - times, times)
         at = began[which] + np.where(place < 2, place * 3000, (place - 1) * 80 * SECOND)
         here = place >= 0
@@ -263,14 +263,14 @@ def make(
     numbered.append(("recorder", maker.own()))
     # Numbers go by the time events come, over all types. Some come late, as after a clock was set back.
     at = np.concatenate([table["at"].to_numpy() for _, table in numbered])
-    own = np.repeat([kind == "recorder" for kind, _ in numbered], [len(table) for _, table in numbered])
+    own: np.ndarray = np.repeat([kind == "recorder" for kind, _ in numbered], [len(table) for _, table in numbered])
     begin = int(BEGIN.timestamp()) * SECOND
     comes = at + np.where(maker.random.random(len(at)) < 0.01, maker.random.integers(0, 120 * SECOND, len(at)), 0)
     # But on the same day, and with the same recorder.
     midnight = (begin + at) // (86400 * SECOND) * 86400 * SECOND + 86400 * SECOND - 1 - begin
     comes = np.minimum(comes, np.minimum(midnight, np.where(at < maker.killed, maker.killed - 1, maker.length - 1)))
     comes[own] = at[own]
-    seqs = np.empty(len(at), "int64")
+    seqs: np.ndarray = np.empty(len(at), "int64")
     seqs[np.argsort(comes, kind="stable")] = np.arange(len(at))
     for kind, table in numbered:
         count = len(table)
@@ -318,4 +318,6 @@ if __name__ == "__main__":
     parser.add_argument("--channels", type=int, default=200)
     parser.add_argument("--segment", type=int, default=3600)
     given = parser.parse_args()
-    print(make(given.directory, given.events, given.hours, given.channels, given.segment))
+    made = make(given.directory, given.events, given.hours, given.channels, given.segment)
+    since, until = (moment.replace(microsecond=0).isoformat() for moment in (made.since, made.until))
+    print(f"{made.events} events from {since} to {until}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from gripproxy.mishaps import Mishaps
+from gripproxy.worker.error_boundary import ErrorBoundary
 
 settings.register_profile("unit", derandomize=True, deadline=None, max_examples=100)
 settings.load_profile("unit")
@@ -17,9 +17,9 @@ settings.load_profile("unit")
 def _a_mishap_is_not_survived() -> Iterator[None]:
     """A worker goes on behind what went wrong; a test must not."""
 
-    def tell(mishaps: Mishaps, consequence: str, error: Exception) -> None:
+    def tell(boundary: ErrorBoundary, consequence: str, error: Exception) -> None:
         raise error
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Mishaps, "tell", tell)
+        patch.setattr(ErrorBoundary, "tell", tell)
         yield

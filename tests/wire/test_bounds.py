@@ -62,8 +62,11 @@ def test_over_http(publisher: Publisher, bad: dict[str, Any], detail: str) -> No
     line = expect(
         pushpin="200 OK",
         ours="400 Bad Request",
-        because="Channels and ids have at most 1,024 bytes and meta 65,536: these are kept, and publishers could fill "
-        "the memory with them. channel_max, id_max and meta_max allow more.",
+        pushpin_does="Accepts a channel, id or prev-id of 1,025 bytes, meta of 65,537 bytes and 257 values of meta.",
+        ours_does="`/publish/` returns 400 for an item whose channel, id or prev-id exceeds 1,024 bytes, or whose meta "
+        "exceeds 65,536 bytes or 256 values.",
+        because="They are kept in memory, which publishers could fill. `channel_max`, `id_max` and `meta_max` raise "
+        "the limits.",
     )
     assert reply.line == line
     if line == "400 Bad Request":
@@ -74,7 +77,14 @@ def test_over_http(publisher: Publisher, bad: dict[str, Any], detail: str) -> No
 @pytest.mark.parametrize(("bad", "detail"), OVER, ids=NAMES)
 def test_over_the_command_socket(publisher: Publisher, bad: dict[str, Any], detail: str) -> None:
     reply = publisher.command("publish", {"items": [item("a"), bad]}, id="1")
-    refused = expect(pushpin=False, ours=True, because="Over the command socket too.")
+    refused = expect(
+        pushpin=False,
+        ours=True,
+        pushpin_does="The command `publish` accepts an item with a channel, id or prev-id of 1,025 bytes or meta of "
+        "65,537 bytes.",
+        ours_does="The command `publish` fails with `bad-request` and names the limit that the item exceeds.",
+        because="The limits of an item hold for every way to publish.",
+    )
     if refused:
         value = f"Invalid format: {detail}".encode()
         assert reply == {b"id": b"1", b"success": False, b"condition": b"bad-request", b"value": value}
@@ -106,7 +116,12 @@ def test_by_pull(site: Site, case: str, form: str, bad: dict[str, Any]) -> None:
         site.publisher.push(b"T" + tnet(bad) if form == "T" else b"J" + json.dumps(bad).encode())
         site.publisher.push_item(item(case, "next\n"))
         came = expect(
-            pushpin=b"long\nnext\n", ours=b"next\n", because="By PULL such an item is skipped, counted and logged."
+            pushpin=b"long\nnext\n",
+            ours=b"next\n",
+            pushpin_does="Delivers an item from PULL whose id, prev-id or meta exceeds 1,024 or 65,536 bytes.",
+            ours_does="Skips an item from PULL whose id, prev-id or meta exceeds its limit, counts and logs it, and "
+            "delivers the next one.",
+            because="The limits of an item hold for every way to publish; PULL has no reply.",
         )
         assert client.data(len(came)) == came
 
@@ -119,7 +134,12 @@ def test_by_sub(site: Site, case: str) -> None:
         feed.item(case, item(case, "long\n", id=LONG))
         feed.item(case, item(case, "next\n"))
         came = expect(
-            pushpin=b"long\nnext\n", ours=b"next\n", because="By SUB such an item is skipped, counted and logged."
+            pushpin=b"long\nnext\n",
+            ours=b"next\n",
+            pushpin_does="Delivers an item from SUB whose id exceeds 1,024 bytes.",
+            ours_does="Skips an item from SUB whose id exceeds `id_max`, counts and logs it, and delivers the next "
+            "one.",
+            because="The limits of an item hold for every way to publish; SUB has no reply.",
         )
         assert client.data(len(came)) == came
 
@@ -155,7 +175,11 @@ def test_in_an_instruct(site: Site, case: str, answer: bytes, detail: str) -> No
         line = expect(
             pushpin="200 OK",
             ours="502 Bad Gateway",
-            because="A backend that names a longer channel, prev-id or meta is answered for with 502.",
+            pushpin_does="Holds a client on a channel whose name or prev-id exceeds 1,024 bytes, or with meta of "
+            "65,537 bytes.",
+            ours_does="Answers 502 when a backend names a channel or prev-id over 1,024 bytes or meta over 65,536 "
+            "bytes; in debug mode the body names the limit.",
+            because="Every session keeps them in memory.",
         )
         assert head.line == line
         if line == "502 Bad Gateway":
@@ -180,7 +204,12 @@ def test_an_item_that_is_too_long(start: Callable[[Setup], Site], case: str) -> 
     site = start(SMALLER)
     site.backend.on(f"/{case}", hold("stream", case))
     refused = expect(
-        pushpin=False, ours=True, because="An item has at most 16 MiB, which item_max changes; here to 2,000 bytes."
+        pushpin=False,
+        ours=True,
+        pushpin_does="Does not know `item_max` and publishes an item over that size.",
+        ours_does="Refuses an item over `item_max` (16 MiB by default): 400 over HTTP, failure of the command "
+        "`publish`; from PULL it is skipped.",
+        because="One item must not fill the memory of every worker.",
     )
     with stream(site, f"/{case}") as client:
         reply = site.publisher.post("/publish/", json.dumps({"items": [item(case, "x" * 2000 + "\n")]}))
@@ -204,7 +233,10 @@ def test_an_item_of_too_many_values(site: Site, case: str) -> None:
     refused = expect(
         pushpin=False,
         ours=True,
-        because="A message or request has at most 50,000 values, since each takes its time to be decoded.",
+        pushpin_does="Publishes an item of more than 50,000 values.",
+        ours_does="Refuses a message or request of more than 50,000 values: 400 over HTTP, `bad-request` on the "
+        "command socket; from PULL it is skipped.",
+        because="The time to decode a message grows with the number of its values.",
     )
     with stream(site, f"/{case}") as client:
         bad = {"channel": case, "formats": many | {"http-stream": {"content": "many\n"}}}
@@ -224,7 +256,15 @@ def test_an_item_of_too_many_values(site: Site, case: str) -> None:
 
 @covers("5.8 refresh", "5.8 conncheck")
 def test_other_commands(publisher: Publisher) -> None:
-    refused = expect(pushpin=False, ours=True, because="Ids of connections and requests are kept until workers answer.")
+    refused = expect(
+        pushpin=False,
+        ours=True,
+        pushpin_does="`refresh` takes a `cid` of 1,025 bytes and returns `item-not-found`; a request id of 1,025 bytes "
+        "is echoed.",
+        ours_does="`refresh` returns `bad-request` for a `cid` over 1,024 bytes, `conncheck` for ids that count for "
+        "more than 1,048,576 bytes; a request id over 1,024 bytes is not echoed.",
+        because="Ids of connections and requests are kept until workers answer.",
+    )
     if refused:
         reply = publisher.command("refresh", {"cid": LONG}, id="1")
         assert reply[b"condition"] == b"bad-request"

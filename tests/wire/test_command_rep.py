@@ -145,7 +145,11 @@ def test_no_reply_to_what_is_malformed(publisher: Publisher, payload: bytes) -> 
 @pytest.mark.parametrize("payload", [b"5:", tnet({"id": "1", "method": "recover"})[:-1]], ids=repr)
 def test_a_truncated_request(publisher: Publisher, payload: bytes) -> None:
     survives = expect(
-        pushpin=False, ours=True, because="A truncated tnetstring is an error and not the end of the process."
+        pushpin=False,
+        ours=True,
+        pushpin_does="Crashes on a truncated tnetstring sent to the command socket.",
+        ours_does="Leaves a truncated tnetstring on the command socket without a reply and answers the next request.",
+        because="One malformed request must not end the service.",
     )
     if survives:
         assert publisher.request(payload, timeout=0.15) is None

@@ -101,7 +101,10 @@ def test_bad_route(start: Start) -> None:
     assert refusal(start, BAD_ROUTE) == expect(
         pushpin="",
         ours="gripproxy: error: --route: target must be 'host:port' or 'test', not 'nonsense': '* nonsense'",
-        because="A --route that cannot be used ends the start, with exit status 2.",
+        pushpin_does="Starts although `--route` names an unusable target; requests get 502.",
+        ours_does="Does not start when `--route` cannot be used: exit status 2, and the last line on stderr names the "
+        "mistake.",
+        because="A mistake on the command line shows at the start.",
     )
     if on_pushpin():
         assert start(BAD_ROUTE).get("/").status == 502
@@ -112,7 +115,10 @@ def test_log_level_beyond_the_last(start: Start) -> None:
     assert refusal(start, BAD_LEVEL) == expect(
         pushpin="",
         ours="gripproxy: error: --loglevel must be 0 to 3 or component:level, not '9'",
-        because="A --loglevel out of range ends the start, with exit status 2.",
+        pushpin_does="Starts with `--loglevel=9`.",
+        ours_does="Does not start when `--loglevel` is out of range: exit status 2, `--loglevel must be 0 to 3 or "
+        "component:level`.",
+        because="A mistake on the command line shows at the start.",
     )
 
 
@@ -130,7 +136,13 @@ def test_logfile(start: Start, case: str) -> None:
 @covers("1.9 config")
 def test_config_that_does_not_exist() -> None:
     done = run("--config=/nowhere/pushpin.conf")
-    assert done.returncode == expect(pushpin=1, ours=2, because="A configuration error is exit status 2.")
+    assert done.returncode == expect(
+        pushpin=1,
+        ours=2,
+        pushpin_does="Exits with status 1 when the file of `--config` does not exist.",
+        ours_does="Exits with status 2 when the file of `--config` does not exist.",
+        because="Status 2 stands for wrong arguments or configuration.",
+    )
     assert "/nowhere/pushpin.conf" in done.stdout + done.stderr
 
 
@@ -225,7 +237,13 @@ def test_publish_code_and_headers(control: Backend) -> None:
 @pytest.mark.parametrize("code", ["0", "1", "103", "199"])
 def test_publish_code_that_is_no_final_status(control: Backend, code: str) -> None:
     done = publish("--spec", f"http://127.0.0.1:{control.port}", "channel", "content", "--code", code)
-    status = expect(pushpin=0, ours=1, because="A status that is not from 200 to 999 is refused by the command itself.")
+    status = expect(
+        pushpin=0,
+        ours=1,
+        pushpin_does="`pushpin-publish --code 103` exits with status 0.",
+        ours_does="`gripproxy publish --code 103` exits with status 1: `--code` must be 200 to 999.",
+        because="A client waits for a further response behind an interim status.",
+    )
     assert done.returncode == status
     if status:
         assert done.stderr == f"Error: --code must be a final status, 200 to 999, not '{code}'\n"

@@ -115,7 +115,13 @@ def test_ipc_spec_with_variables(start: Start) -> None:
 @covers("1.8 local_ports mode")
 def test_mode_of_a_unix_socket(start: Start) -> None:
     site = start(MODES)
-    mode = expect(pushpin="server?mode=606", ours="server", because="Mode and owner of unix sockets exist since 1.37.")
+    mode = expect(
+        pushpin="server?mode=606",
+        ours="server",
+        pushpin_does="Takes `?mode=606` in `local_ports` as part of the socket's file name.",
+        ours_does="Creates the unix socket without the suffix and sets its mode to 0606.",
+        because="Mode and owner of unix sockets exist since Pushpin 1.37.",
+    )
     path = pathlib.Path(f"{site.proxy.directory}/run/{mode}")
     with Client.connect_unix(str(path)) as client:
         assert client.ask("GET", "/").status == 200
@@ -171,9 +177,20 @@ def test_unknown_key_is_one_warning_with_the_nearest_name(start: Start) -> None:
     site = start(UNKNOWN)
     assert site.get("/").status == 200
     assert ("auto_cross_origin" in site.proxy.log) is expect(
-        pushpin=False, ours=True, because="An unknown key is named in the log, with the nearest valid name."
+        pushpin=False,
+        ours=True,
+        pushpin_does="Ignores an unknown configuration key without a log line.",
+        ours_does="Logs a warning for an unknown key with the nearest valid name (`auto_cross_origin` for "
+        "`auto_crossorigin`).",
+        because="A misspelled setting has no effect, and its author should learn of it.",
     )
-    assert site.proxy.log.count("auto_crossorigin") == expect(pushpin=0, ours=1, because="Once, not once per process.")
+    assert site.proxy.log.count("auto_crossorigin") == expect(
+        pushpin=0,
+        ours=1,
+        pushpin_does="Does not mention an unknown key in the log.",
+        ours_does="Logs an unknown key once, not once per process.",
+        because="A configuration is read once for all processes.",
+    )
 
 
 @covers("1.8 push_in_sub_specs")
@@ -218,11 +235,19 @@ def test_sizes_of_the_control_port(start: Start) -> None:
     site = start(INTAKE)
     answer = site.publisher.post("/publish/", '{"items": []}', "X-Big: " + "x" * 1000)
     assert answer.line == expect(
-        pushpin="200 OK", ours="400 Bad Request", because="Up to 1.40 these keys are not read, by a misspelling."
+        pushpin="200 OK",
+        ours="400 Bad Request",
+        pushpin_does="Accepts a request to the control port whose headers exceed `push_in_http_max_headers_size`.",
+        ours_does="Returns 400 for a request to the control port whose headers exceed `push_in_http_max_headers_size`.",
+        because="Up to 1.40 Pushpin does not read this key, by a misspelling.",
     )
     answer = site.publisher.post("/publish/", '{"items": []}' + " " * 1000)
     assert answer.line == expect(
-        pushpin="200 OK", ours="400 Bad Request", because="Up to 1.40 these keys are not read, by a misspelling."
+        pushpin="200 OK",
+        ours="400 Bad Request",
+        pushpin_does="Accepts a request to the control port whose body exceeds `push_in_http_max_body_size`.",
+        ours_does="Returns 400 for a request to the control port whose body exceeds `push_in_http_max_body_size`.",
+        because="Up to 1.40 Pushpin does not read this key, by a misspelling.",
     )
 
 

@@ -70,7 +70,11 @@ def test_file_without_a_usable_route(start: Start, text: str) -> None:
     site.proxy.write_routes(text)
     site.proxy.signal(signal.SIGHUP)
     answer = expect(
-        pushpin=b"No route for", ours=b"backend", because="A file without a usable route leaves the old ones in force."
+        pushpin=b"No route for",
+        ours=b"backend",
+        pushpin_does="Drops all routes when a new routes file has no usable line: requests get `No route for host`.",
+        ours_does="Keeps the routes in force when a new routes file has no usable line, and logs an error.",
+        because="An emptied file must not stop the service.",
     )
     if answer == b"backend":
         site.proxy.wait_log(r"\[ERR\].*routes(:1)?: .*the routes stay as they were")
@@ -85,7 +89,11 @@ def test_file_that_ends_within_a_line(start: Start) -> None:
     answer = expect(
         pushpin=b"Hello from",
         ours=b"backend",
-        because="A file whose last line is bad and has no end was not written completely: the old routes stay.",
+        pushpin_does="Loads a routes file whose last line is invalid and has no line end; the lines before it take "
+        "effect.",
+        ours_does="Keeps the routes in force when the last line of a new routes file is invalid and has no line end, "
+        "and logs that it was not written completely.",
+        because="Such a file was read while it was being written.",
     )
     if answer == b"backend":
         site.proxy.wait_log(r"\[ERR\].*routes:2: .*was not written completely; the routes stay as they were")

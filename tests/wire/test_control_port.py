@@ -236,7 +236,10 @@ def test_order_of_the_headers(publisher: Publisher) -> None:
     expected = expect(
         pushpin=["allow", "content-type", "connection", "content-length"],
         ours=["allow", "content-type", "content-length"],
-        because="Connections to the control port may be used for many requests.",
+        pushpin_does="Sends `Connection: close` with a response of the control port.",
+        ours_does="Sends no `Connection` header with a response of the control port, unless the connection ends with "
+        "it.",
+        because="A connection to the control port serves many requests.",
     )
     assert names == expected
 
@@ -247,7 +250,11 @@ def test_many_requests_on_one_connection(site: Site) -> None:
         first = client.ask("POST", "/publish", body=NOTHING)
         assert first.body == b"Published\n"
         more = expect(
-            pushpin=False, ours=True, because="Connections to the control port may be used for many requests."
+            pushpin=False,
+            ours=True,
+            pushpin_does="Closes a connection to the control port after one request.",
+            ours_does="Serves requests on a connection to the control port until the client sends `Connection: close`.",
+            because="Publishers need no new connection for each request.",
         )
         if more:
             assert client.ask("POST", "/publish/", body=NOTHING).body == b"Published\n"
@@ -276,8 +283,10 @@ def test_a_page_of_another_site(publisher: Publisher, path: str, lines: tuple[st
     line = expect(
         pushpin="200 OK",
         ours="403 Forbidden",
-        because="Without control_key a request that a page of another site had a browser send is refused: any page "
-        "that a developer looks at could publish to a control port on his machine.",
+        pushpin_does="Accepts a publish request that a web page of another site has a browser send.",
+        ours_does="Returns 403 for a request to the control port with a foreign `Origin` or `Sec-Fetch-Site: "
+        "cross-site`, unless `control_key` is set.",
+        because="Any page that a developer visits could publish to a control port on the same machine.",
     )
     assert reply.line == line
     if line == "403 Forbidden":

@@ -28,7 +28,10 @@ def hints_reach_all() -> bool:
     return expect(
         pushpin=True,
         ours=False,
-        because="A hint concerns the long-polls that its delivery filters let through, as a close concerns streams.",
+        pushpin_does="Carries out a hint for every long-poll of the channel, also for those whose filters drop the "
+        "item.",
+        ours_does="Carries out a hint only for long-polls whose delivery filters pass the item.",
+        because="A close concerns streams by the same rule.",
     )
 
 

@@ -95,7 +95,10 @@ def errors_end_the_hold() -> bool:
     return expect(
         pushpin=True,
         ours=False,
-        because="Outside debug mode an item that cannot be filtered is skipped, as from 1.41; the client stays.",
+        pushpin_does="Outside debug mode, ends the stream of a client for which an item cannot be filtered, and "
+        "answers a long-poll with an error.",
+        ours_does="Outside debug mode, skips an item that cannot be filtered for a client, which stays held.",
+        because="Pushpin 1.41 skips such items.",
     )
 
 
@@ -141,7 +144,10 @@ def test_an_initial_body_that_cannot_be_filtered(site: Site, case: str, meta: st
         line = expect(
             pushpin="200 OK",
             ours="502 Bad Gateway",
-            because="Nothing has gone to the client yet, so it learns of the error by the status.",
+            pushpin_does="Answers 200 and appends the filter error to the body when the initial body of a stream "
+            "cannot be filtered.",
+            ours_does="Answers 502 with the filter error when the initial body of a stream cannot be filtered.",
+            because="The status has not been sent yet, so it can report the error.",
         )
         assert client.head().line == line
         assert f"filter error: build-id: {text}\n" in client.rest().decode()

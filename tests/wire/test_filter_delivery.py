@@ -86,7 +86,9 @@ def http_filters_are_known() -> bool:
     return expect(
         pushpin=False,
         ours=True,
-        because="The filters http-check and http-modify are known, as in the coming 2.0.",
+        pushpin_does="Ignores the filters `http-check` and `http-modify`, which it does not know.",
+        ours_does="Applies the filters `http-check` and `http-modify`.",
+        because="They are part of the coming Pushpin 2.0.",
     )
 
 

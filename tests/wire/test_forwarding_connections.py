@@ -111,7 +111,13 @@ def test_head_hold_has_no_body(site: Site, case: str, mode: str) -> None:
             body = client.exactly(1, timeout=0.5) != b""
         except Exception:  # noqa: BLE001 - nothing, or an end: either way no body
             body = False
-    assert body is expect(pushpin=True, ours=False, because="No body ever follows the answer to a HEAD request.")
+    assert body is expect(
+        pushpin=True,
+        ours=False,
+        pushpin_does="Sends what is published as a body when the held request is HEAD.",
+        ours_does="Sends no body in response to a held HEAD request.",
+        because="A response to HEAD has no body (RFC 9110 §9.3.2).",
+    )
 
 
 @covers("connections reuse")
@@ -150,8 +156,9 @@ def test_post_on_a_reused_connection_is_not_repeated(site: Site, case: str) -> N
     assert site.backend.count(f"/{case}") == expect(
         pushpin=2,
         ours=1,
-        because="A request that is not idempotent is never sent twice. The oracle's HTTP client does so when a reused "
-        "connection closes.",
+        pushpin_does="Sends a POST a second time when the backend closes a reused connection before it answers.",
+        ours_does="Sends a POST once and answers 502 when the backend closes a reused connection before it answers.",
+        because="The backend may have acted on it already. In Pushpin it is the HTTP client, zurl, that repeats.",
     )
 
 

@@ -45,7 +45,14 @@ def test_an_interim_response_says_nothing_of_connection_and_body(site: Site, cas
     with site.connect() as client:
         client.request("GET", f"/{case}")
         first = client.head()
-        if expect(pushpin=False, ours=True, because="1.36 drops an interim response that comes with the final one."):
+        if expect(
+            pushpin=False,
+            ours=True,
+            pushpin_does="Drops a 103 response that arrives together with the final response.",
+            ours_does="Relays a 103 response without its connection, framing and Grip-* headers, and then the final "
+            "response.",
+            because="An interim response concerns neither the connection nor the final body.",
+        ):
             assert (first.line, first.lines) == ("103 Early Hints", [hints])
             first = client.head()
         assert first.line == "200 OK"
@@ -120,7 +127,9 @@ def test_tabs_and_bytes_above_127_pass(site: Site, case: str, times: int) -> Non
     reason = expect(
         pushpin=b"a\tb",
         ours=b"a\tb\xe9\xff",
-        because="1.36 never answers a client whose backend's reason phrase is not UTF-8.",
+        pushpin_does="Never answers a client whose backend's reason phrase is not UTF-8.",
+        ours_does="Relays bytes above 127 in the reason phrase.",
+        because="RFC 9112 §4 allows them.",
     )
     site.backend.on(f"/{case}", b"HTTP/1.1 200 %b\r\nX-A: %b\r\nContent-Length: 0\r\n\r\n" % (reason, value))
     for _ in range(times):
@@ -137,7 +146,11 @@ def test_tabs_and_bytes_above_127_pass(site: Site, case: str, times: int) -> Non
 def test_a_length_that_no_counter_holds(site: Site, case: str, length: int) -> None:
     got = answered(site, case, Script(f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nab".encode(), CLOSE))
     assert got[0] in expect(
-        pushpin=(REFUSED, ""), ours=(REFUSED,), because="A length of 2^63 bytes or more is a bad response."
+        pushpin=(REFUSED, ""),
+        ours=(REFUSED,),
+        pushpin_does="Answers 502, or nothing, when a backend's `Content-Length` is 2^63 or more.",
+        ours_does="Answers 502 when a backend's `Content-Length` is 2^63 or more.",
+        because="No counter holds such a length.",
     )
 
 
@@ -167,7 +180,10 @@ def test_a_host_that_is_none(site: Site, case: str, host: str) -> None:
     assert answer[:12] in expect(
         pushpin=(b"HTTP/1.1 200", b"HTTP/1.1 502", b""),
         ours=(b"HTTP/1.1 400",),
-        because="A Host that is not a name or an address, with or without a port, is a bad request (RFC 9112 §3.2).",
+        pushpin_does="Forwards a request whose `Host` is malformed (`a b`, `a:80:81`), answers 502, or closes the "
+        "connection.",
+        ours_does="Answers 400 when `Host` is not a name or an address, with or without a port.",
+        because="RFC 9112 §3.2 requires it.",
     )
     if not on_pushpin():
         assert site.backend.count(f"/{case}") == 0
@@ -203,7 +219,9 @@ def test_a_request_of_a_length_that_no_counter_holds(site: Site, case: str, leng
     assert line in expect(
         pushpin=("", "400 Bad Request", REFUSED),
         ours=("400 Bad Request",),
-        because="A length of 2^63 bytes or more is refused, not waited for.",
+        pushpin_does="Answers 400, 502 or nothing when the `Content-Length` of a request is 2^63 or more.",
+        ours_does="Answers 400 when the `Content-Length` of a request is 2^63 or more.",
+        because="No counter holds such a length, and waiting for the body would never end.",
     )
 
 
@@ -227,8 +245,11 @@ def test_websocket_events_in_disguise(site: Site, case: str, method: str, value:
     assert line in expect(
         pushpin=("403 Forbidden", "200 OK", "400 Bad Request"),
         ours=("403 Forbidden",) if exact or method != "X-ANY" else ("403 Forbidden", "501 Not Implemented"),
-        because="Untrusted clients may not post WebSocket events to an over_http target, whatever the method, and "
-        "whatever else the Content-Type says.",
+        pushpin_does="Forwards some requests with WebSocket events to an `over_http` target: those with another method "
+        "than POST or with more than the plain media type in `Content-Type`.",
+        ours_does="Answers 403 when the `Content-Type` of a request to an `over_http` target contains "
+        "`application/websocket-events`, whatever the method (or 501 for an unknown method).",
+        because="An untrusted client must not pass for the proxy.",
     )
     if not on_pushpin():
         assert site.backend.count(f"/{case}") == 0
@@ -247,5 +268,7 @@ def test_websocket_events_under_a_name_alike(site: Site, case: str) -> None:
         assert site.get(f"/{case}", *lines).line == expect(
             pushpin="200 OK",
             ours="403 Forbidden",
-            because="CGI cannot tell Content_Type from Content-Type, so WebSocket events are refused under both names.",
+            pushpin_does="Forwards `Content_Type: application/websocket-events` to an `over_http` target.",
+            ours_does="Answers 403 for `Content_Type: application/websocket-events` to an `over_http` target.",
+            because="A CGI backend cannot tell `Content_Type` from `Content-Type`.",
         )

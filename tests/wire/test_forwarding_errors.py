@@ -128,7 +128,11 @@ def test_head_that_is_too_large(site: Site, case: str) -> None:
         client.send(f"GET /{case} HTTP/1.1\r\nHost: a\r\nX-Big: {'x' * 9000}\r\n\r\n")
         got = client.until_close()
     assert got.partition(b"\r\n")[0] == expect(
-        pushpin=b"", ours=b"HTTP/1.1 431 Request Header Fields Too Large", because="1.36 closes without a word."
+        pushpin=b"",
+        ours=b"HTTP/1.1 431 Request Header Fields Too Large",
+        pushpin_does="Closes the connection without a response when a request head exceeds `client_buffer_size`.",
+        ours_does="Answers 431 when a request head exceeds `client_buffer_size`.",
+        because="The client learns the reason.",
     )
     # Just below the limit passes.
     head = f"GET /{case} HTTP/1.1\r\nHost: a\r\nX-Big: \r\n\r\n"
@@ -155,5 +159,9 @@ def test_broken_chunk_aborts_the_client(site: Site, case: str) -> None:
     site.backend.on(f"/{case}", Script(answer, b"nonsense\r\n", CLOSE))
     got = site.raw(f"GET /{case} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
     assert got.endswith(b"0\r\n\r\n") is expect(
-        pushpin=b"200 OK" in got, ours=False, because="A broken chunk is no clean end of a response."
+        pushpin=b"200 OK" in got,
+        ours=False,
+        pushpin_does="May end a response as if it were complete when the backend sends a malformed chunk.",
+        ours_does="Never ends a response as if it were complete when the backend sends a malformed chunk.",
+        because="A malformed chunk is no regular end of a body (RFC 9112 §8).",
     )

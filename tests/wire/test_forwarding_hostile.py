@@ -72,7 +72,10 @@ def test_malformed_request(site: Site, case: str, data: bytes) -> None:
     assert refused(site, case, data) in expect(
         pushpin=(b"", b"HTTP/1.1 200 OK", b"HTTP/1.1 502 Bad Gateway"),
         ours=(BAD_REQUEST, b"HTTP/1.1 505 HTTP Version Not Supported"),
-        because="1.36 closes the connection without a word, or guesses; since 1.40 the answer is a 400.",
+        pushpin_does="Closes the connection without a response to a malformed request, or forwards what it takes it "
+        "for.",
+        ours_does="Answers 400 to a malformed request, 505 to an HTTP version that is not served.",
+        because="Pushpin answers 400 from 1.40 on.",
     )
 
 
@@ -160,7 +163,9 @@ def test_line_ends(site: Site, case: str, data: bytes) -> None:
     assert refused(site, case, data) in expect(
         pushpin=(b"HTTP/1.1 200 OK", b""),
         ours=(BAD_REQUEST,),
-        because="Bare LF and folded lines are where two readers of one request disagree; RFC 9112 §2.2 and §5.2.",
+        pushpin_does="Accepts lines that end in a bare LF and folded header lines, or closes the connection.",
+        ours_does="Answers 400 to a request with a bare LF or a folded header line.",
+        because="Two parsers can read such a request differently (RFC 9112 §2.2, §5.2).",
     )
 
 
@@ -228,7 +233,11 @@ def test_endless_chunk_extension(site: Site, case: str) -> None:
         except Silence:
             got = b"read on"
     assert (b"read on" not in got) is expect(
-        pushpin=b"read on" not in got, ours=True, because="An extension longer than a head may be is cut off."
+        pushpin=b"read on" not in got,
+        ours=True,
+        pushpin_does="May read a chunk extension of 1 MB and wait for more.",
+        ours_does="Cuts off a request whose chunk extension exceeds the limit of a request head.",
+        because="A chunk extension belongs to no body, so no limit of a body applies to it.",
     )
 
 
@@ -243,7 +252,12 @@ def test_head_that_grows_without_end(site: Site, case: str) -> None:
             got = b""
     assert site.backend.count(f"/{case}") == 0
     assert got[:12] in expect(
-        pushpin=(b"",), ours=(b"HTTP/1.1 431", b""), because="1.36 closes the connection without a word."
+        pushpin=(b"",),
+        ours=(b"HTTP/1.1 431", b""),
+        pushpin_does="Closes the connection without a response to a request head of 2,000 lines.",
+        ours_does="Answers 431 to a request head that exceeds the limit; a client that still sends may see a reset "
+        "instead.",
+        because="The client learns the reason.",
     )
 
 
@@ -258,7 +272,9 @@ def test_connect(site: Site) -> None:
     assert line in expect(
         pushpin=("nothing", "200 OK", "502 Bad Gateway", "400 Bad Request"),
         ours=("405 Method Not Allowed",),
-        because="There are no tunnels here.",
+        pushpin_does="Answers CONNECT with 200, 400 or 502, or not at all.",
+        ours_does="Answers CONNECT with 405.",
+        because="Tunnels are not served.",
     )
 
 
@@ -277,7 +293,10 @@ def test_slow_head(start: Callable[[Setup], Site], data: bytes) -> None:
     assert outcome == expect(
         pushpin="kept",
         ours="ended",
-        because="client_head_timeout: whoever sends no request does not hold a connection.",
+        pushpin_does="Keeps a connection on which the request head stays incomplete; it has no `client_head_timeout`.",
+        ours_does="Ends a connection whose request head is not complete after `client_head_timeout` (15 s by default), "
+        "with 408 or without a response.",
+        because="A client that sends no request must not occupy a connection.",
     )
     assert got[:12] in (b"", b"HTTP/1.1 408")
     assert time.monotonic() - began > 0.8
@@ -295,7 +314,11 @@ def test_slow_body(start: Callable[[Setup], Site], case: str) -> None:
         except Silence:
             outcome, got = "kept", b""
     assert outcome == expect(
-        pushpin="kept", ours="ended", because="client_body_timeout: a body that stops arriving ends the request."
+        pushpin="kept",
+        ours="ended",
+        pushpin_does="Keeps a connection on which the request body stops arriving; it has no `client_body_timeout`.",
+        ours_does="Ends a request whose body stops arriving for `client_body_timeout` (60 s by default).",
+        because="A request that stays incomplete must not occupy a connection.",
     )
     assert got[:12] in (b"", b"HTTP/1.1 408", b"HTTP/1.1 400")
 
@@ -311,7 +334,11 @@ def test_idle_connection_is_closed(start: Callable[[Setup], Site]) -> None:
         except Silence:
             outcome = "kept"
     assert outcome == expect(
-        pushpin="kept", ours="ended", because="client_idle_timeout: an idle connection is closed without a word."
+        pushpin="kept",
+        ours="ended",
+        pushpin_does="Keeps an idle connection of a client; it has no `client_idle_timeout`.",
+        ours_does="Closes a connection that is idle for `client_idle_timeout` (75 s by default), without a response.",
+        because="An idle client must not occupy a connection.",
     )
 
 
@@ -328,7 +355,9 @@ def test_backend_that_does_not_answer(start: Callable[[Setup], Site], case: str)
     assert line in expect(
         pushpin=("nothing yet",),
         ours=("502 Bad Gateway", "504 Gateway Timeout"),
-        because="response_timeout: a backend that does not answer is an error after a minute (here a second).",
+        pushpin_does="Waits for a backend that does not answer; it has no `response_timeout`.",
+        ours_does="Answers 504 or 502 when a backend does not answer within `response_timeout` (60 s by default).",
+        because="The client learns of the failure.",
     )
 
 
@@ -346,6 +375,10 @@ def test_too_many_connections(start: Callable[[Setup], Site]) -> None:
             except (Silence, Aborted):
                 outcomes.append(0)
     assert set(outcomes) <= expect(
-        pushpin={200, 0}, ours={200, 503}, because="Too many clients are told so with 503; 1.36 lets them wait."
+        pushpin={200, 0},
+        ours={200, 503},
+        pushpin_does="Leaves connections beyond `client_maxconn` without a response.",
+        ours_does="Answers 503 to connections beyond `client_maxconn`.",
+        because="The client learns the reason and can try later.",
     )
     assert 0 < outcomes.count(200) <= 20

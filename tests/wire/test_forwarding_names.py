@@ -61,8 +61,10 @@ def test_of_a_request(site: Site, case: str) -> None:
     assert arrived(site.backend.request(f"/{case}")) == expect(
         pushpin=[*DROPPED, *PASSING],
         ours=list(PASSING),
-        because="CGI, WSGI, Rack and PHP make one variable of Grip-Sig and Grip_Sig: a client's header "
-        "that looks like one that is dropped is dropped too.",
+        pushpin_does="Forwards client headers such as `Grip_Sig`, `X_Forwarded_For` and `Content_Length`.",
+        ours_does="Drops a client header whose name differs only in such characters from one that the proxy drops or "
+        "sets.",
+        because="CGI, WSGI, Rack and PHP map `Grip_Sig` and `Grip-Sig` to one variable (RFC 3875 §4.1.18).",
     )
 
 
@@ -74,7 +76,10 @@ def test_every_character_that_some_server_makes_an_underscore(site: Site, case: 
     assert arrived(site.backend.request(f"/{case}")) == expect(
         pushpin=[name],
         ours=[],
-        because="Some servers put an underscore for every character that is neither letter nor digit.",
+        pushpin_does="Forwards client headers such as `Grip.Sig` and `Grip~Sig`.",
+        ours_does="Compares header names as if every character but letters and digits were a hyphen, and drops "
+        "`Grip.Sig` as it drops `Grip-Sig`.",
+        because="Some servers replace each such character with an underscore.",
     )
 
 
@@ -100,8 +105,9 @@ def test_alike_to_headers_of_the_route(site: Site, case: str) -> None:
     assert arrived(asked) == expect(
         pushpin=["X_Set", "x_gone", "X_Other"],
         ours=["X_Other"],
-        because="A header that the route sets or removes is the route's under all names that a backend "
-        "cannot tell apart.",
+        pushpin_does="Forwards `X_Set` and `x_gone` of a client on a route with `header=X-Set:…` and `header=X-Gone:`.",
+        ours_does="Drops client headers whose names a backend cannot tell from those that the route sets or removes.",
+        because="The route alone decides on these headers.",
     )
 
 
@@ -118,7 +124,11 @@ def test_marks(site: Site, case: str) -> None:
             "eb9bf0f5-X_Plain",
         ],
         ours=["X_Needs", "X_Plain", "eb9bf0f5_X_Needs", "eb9bf0f5-X_Plain"],
-        because="A name like a mark is treated as a mark, one like a header that needs a mark is not marked.",
+        pushpin_does="Forwards `eb9bf0f5_X_Needs` as an ordinary header and repeats it, as well as `X_Needs`, with the "
+        "prefix `eb9bf0f5-`.",
+        ours_does="Takes `eb9bf0f5_X_Needs` for a marked header and `X_Needs` for one of `orig_headers_need_mark`: "
+        "neither is repeated with the prefix.",
+        because="A backend cannot tell these names from the ones with hyphens.",
     )
 
 
@@ -129,7 +139,9 @@ def test_of_a_handshake(site: Site, case: str) -> None:
         assert arrived(backend.request) == expect(
             pushpin=[line.partition(":")[0] for line in forged],
             ours=["X_Plain", "Meta_User"],
-            because="What is dropped from handshakes is dropped under all names that a backend cannot tell apart.",
+            pushpin_does="Forwards headers such as `Grip_Sig` and `Sec_WebSocket_Key` with a WebSocket handshake.",
+            ours_does="Drops them from a WebSocket handshake as from a request.",
+            because="A backend cannot tell these names from the ones with hyphens.",
         )
 
 
@@ -150,8 +162,11 @@ def test_of_a_websocket_over_http(site: Site, case: str) -> None:
             assert arrived(asked) == expect(
                 pushpin=[*DROPPED, *own, "X_Plain"],
                 ours=["Accept_", "Sec_WebSocket_Key", "X_Plain"],
-                because="What the proxy itself says of a WebSocket over HTTP clients cannot say, under no name "
-                "that a backend cannot tell apart.",
+                pushpin_does="Forwards client headers such as `Meta_User`, `Connection_Id` and `Content_Type` with "
+                "WebSocket-over-HTTP requests.",
+                ours_does="Drops client headers from WebSocket-over-HTTP requests whose names a backend cannot tell "
+                "from those that the proxy sends itself.",
+                because="A client must not set the meta or the connection id of its session.",
             )
 
 

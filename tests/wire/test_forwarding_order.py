@@ -66,7 +66,10 @@ def test_good_requests_are_answered_before_a_bad_one_however_they_are_split(site
     if expect(
         pushpin=False,
         ours=all(data.startswith(answered * 2) for data in got.values()) and len(refused) == 1,
-        because="Good requests before a bad one are answered first, and its error does not depend on how it is split.",
+        pushpin_does="Need not answer the requests that a client sent before a malformed one.",
+        ours_does="Answers the requests before a malformed one first; the error does not depend on how the bytes are "
+        "split into packets.",
+        because="Responses go out in the order of requests (RFC 9112 §9.3.2).",
     ):
         [error] = refused
         assert error.startswith(b"HTTP/1.1 ")
@@ -88,7 +91,13 @@ def test_the_error_waits_for_a_slow_answer(site: Site, case: str) -> None:
             site.proxy.wait_log(r"client .*: no request line")
         go.set()
         assert client.response().body == b"slow\n"
-        if expect(pushpin=False, ours=True, because="The error for a bad request comes behind the answers before it."):
+        if expect(
+            pushpin=False,
+            ours=True,
+            pushpin_does="Need not answer a malformed request that arrives while an earlier one is in progress.",
+            ours_does="Answers 400 to a malformed request behind the responses to earlier ones.",
+            because="Responses go out in the order of requests (RFC 9112 §9.3.2).",
+        ):
             assert client.head().line == "400 Bad Request"
 
 
@@ -111,8 +120,9 @@ def test_half_closed_client_is_answered(site: Site, case: str, times: int) -> No
     assert got.count(b"late\n") == expect(
         pushpin=got.count(b"late\n"),
         ours=times,
-        because="A client that closes its sending side before the response began is answered, and so is each request "
-        "that it sent before.",
+        pushpin_does="May drop the requests of a client that closes its sending side before the response begins.",
+        ours_does="Answers every request that a client sent before it closed its sending side.",
+        because="A half-closed connection can still be written to (RFC 9112 §9.6).",
     )
 
 
@@ -123,7 +133,11 @@ def test_half_closed_client_with_a_request_that_is_cut_off(site: Site, case: str
         client.finish()
         got = client.until_close(timeout=PATIENCE)
     assert got.count(b"HTTP/1.1 200 OK") == expect(
-        pushpin=got.count(b"HTTP/1.1 200 OK"), ours=1, because="A request that is cut off does not take others with it."
+        pushpin=got.count(b"HTTP/1.1 200 OK"),
+        ours=1,
+        pushpin_does="May drop a complete request in front of one that the client's end cuts off.",
+        ours_does="Answers complete requests in front of one that the client's end cuts off.",
+        because="A truncated request says nothing about those before it.",
     )
     assert site.backend.count(f"/{case}-cut") == 0
 
@@ -139,7 +153,13 @@ def test_half_closed_client_waits_as_long_as_the_response_timeout(start: Callabl
     with site.connect() as client:
         client.request("GET", f"/{case}")
         client.finish()
-        if expect(pushpin=False, ours=True, because="response_timeout: nobody waits for a backend for ever."):
+        if expect(
+            pushpin=False,
+            ours=True,
+            pushpin_does="May wait without limit for a backend on behalf of a client that closed its sending side.",
+            ours_does="Answers 504 after `response_timeout` to a client that closed its sending side, and closes.",
+            because="Every wait has a limit.",
+        ):
             assert client.response().line == "504 Gateway Timeout"
             assert client.until_close() == b""
 
@@ -177,7 +197,10 @@ def test_what_would_be_held_for_a_half_closed_client_ends_at_once(site: Site, ca
         if expect(
             pushpin=False,
             ours=True,
-            because="A client that closed its sending side is not held: it gets what the hold would end with.",
+            pushpin_does="May hold a client that closed its sending side.",
+            ours_does="Does not hold a client that closed its sending side: it sends the initial body or timeout "
+            "response and closes.",
+            because="The proxy could not notice when such a client leaves.",
         ):
             assert client.response().body == b"open\n"
             assert client.until_close() == b""

@@ -132,7 +132,9 @@ def test_slow_client_slows_the_backend(site: Site, case: str) -> None:
     assert outcome in expect(
         pushpin=("complete", "stalled"),
         ours=("complete",),
-        because="The transfer goes on when the client reads again; that of 1.36 stands still for good in some runs.",
+        pushpin_does="In some runs a response stands still for good after the client has not read for a while.",
+        ours_does="Continues a response when the client reads again.",
+        because="Back-pressure must end when its cause does.",
     )
 
 
@@ -152,7 +154,9 @@ def test_backend_dies_in_a_chunked_body(site: Site, case: str) -> None:
     assert outcome == expect(
         pushpin="clean end",
         ours="aborted",
-        because="A response that the backend did not finish must not look finished to the client.",
+        pushpin_does="Ends a chunked response as complete when the backend dies in the middle.",
+        ours_does="Aborts the client's connection when the backend dies in the middle of a chunked response.",
+        because="A truncated response must not look complete.",
     )
 
 
@@ -174,7 +178,9 @@ def test_backend_dies_in_a_body_with_a_length(site: Site, case: str) -> None:
     assert outcome == expect(
         pushpin="left hanging",
         ours="aborted",
-        because="A client whose response cannot be finished is told so at once.",
+        pushpin_does="Leaves the client waiting when the backend dies in the middle of a body with `Content-Length`.",
+        ours_does="Aborts the client's connection when the backend dies in the middle of a body with `Content-Length`.",
+        because="The client learns that the rest will not arrive.",
     )
 
 
@@ -204,7 +210,11 @@ def test_103_is_relayed_and_the_final_response_follows(site: Site, case: str) ->
         except (Silence, Aborted):
             outcome = b"nothing"
     assert outcome == expect(
-        pushpin=b"nothing", ours=b"final", because="In 1.36 nothing ever follows a 103 that arrives on its own."
+        pushpin=b"nothing",
+        ours=b"final",
+        pushpin_does="Relays a 103 that arrives on its own, and then no final response.",
+        ours_does="Relays a 103 and then the final response.",
+        because="A 103 announces the final response (RFC 8297).",
     )
 
 
@@ -261,7 +271,9 @@ def test_burst_of_new_requests(site: Site, case: str) -> None:
     assert good == number or expect(
         pushpin=good > number // 2,
         ours=False,
-        because="1.36 answers some requests of a burst with a spurious 502, in some runs and not in others.",
+        pushpin_does="In some runs answers a part of a burst of 150 requests (50 at a time) with a spurious 502.",
+        ours_does="Answers a burst of 500 requests (50 at a time) with the backend's responses.",
+        because="A burst is no error of the backend.",
     )
 
 
@@ -309,13 +321,19 @@ def test_backend_that_sends_nonsense(site: Site, case: str, nonsense: bytes) -> 
         allowed = expect(
             pushpin=[bad, (0, b""), (200, b"")],
             ours=[bad, (0, b"")],
-            because="A broken chunk is no clean end of a response.",
+            pushpin_does="Answers 502, an empty 200 or nothing when a backend's response begins with a malformed "
+            "chunk.",
+            ours_does="Answers 502 or aborts the connection when a backend's response begins with a malformed chunk.",
+            because="A malformed chunk is no regular end of a body (RFC 9112 §8).",
         )
     else:
         allowed = expect(
             pushpin=[bad, (200, b""), (200, b"xx"), (200, nonsense), (0, b"")],
             ours=[bad],
-            because="A response head that is not HTTP/1.x is a 502; the oracle's HTTP client guesses at some.",
+            pushpin_does="Answers 502, 200 or nothing when a backend's response head is not HTTP/1.x or has an invalid "
+            "length.",
+            ours_does="Answers 502 when a backend's response head is not HTTP/1.x or has an invalid length.",
+            because="Pushpin's HTTP client, zurl, guesses at some of them.",
         )
     assert outcome in allowed
 

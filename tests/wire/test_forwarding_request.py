@@ -99,7 +99,11 @@ def test_grip_feature(site: Site, case: str) -> None:
         "filter:build-id, filter:var-subst",
         ours="status, link:next, link:gone, filter:skip-self, filter:skip-users, filter:require-sub, "
         "filter:build-id, filter:var-subst, filter:http-check, filter:http-modify, ws:prev-id",
-        because="The features of 1.41, two filters of 2.0 and reliable WebSockets; the session feature comes later.",
+        pushpin_does="Sends `Grip-Feature` with `session`, and without `link:gone`, `filter:http-check`, "
+        "`filter:http-modify` and `ws:prev-id`.",
+        ours_does="Sends `Grip-Feature` with `link:gone`, `filter:http-check`, `filter:http-modify` and `ws:prev-id`, "
+        "and without `session`.",
+        because="These are the features of 1.41, two filters of 2.0 and reliable WebSockets; `session` comes later.",
     )
 
 
@@ -108,7 +112,11 @@ def test_host_and_cookies_pass(site: Site, case: str) -> None:
     asked = forwarded(site, case, "Host: Some.Host:8080", "Cookie: a=b", "Cookie: c=d", "User-Agent: me")
     assert asked.all("Host") == [
         expect(
-            pushpin="some.host:8080", ours="Some.Host:8080", because="The Host header passes as the client wrote it."
+            pushpin="some.host:8080",
+            ours="Some.Host:8080",
+            pushpin_does="Forwards `Host` in lower case.",
+            ours_does="Forwards `Host` as the client wrote it.",
+            because="A backend sees the client's own value.",
         )
     ]
     assert asked.all("Cookie") == ["a=b", "c=d"]
@@ -144,7 +152,11 @@ def test_forwarded_for_truncated_and_appended(start: Start, case: str) -> None:
 def test_cdn_loop(start: Start, case: str) -> None:
     asked = forwarded(start(LAST_ONE), case, "CDN-Loop: one", "CDN-Loop: two, three")
     assert asked.all("CDN-Loop") == expect(
-        pushpin=["one", "two, three"], ours=["one, two, three, cdn"], because="cdn_loop exists since 1.37."
+        pushpin=["one", "two, three"],
+        ours=["one, two, three, cdn"],
+        pushpin_does="Ignores `cdn_loop` and forwards `CDN-Loop` lines unchanged.",
+        ours_does="Joins `CDN-Loop` lines to one and appends the value of `cdn_loop`.",
+        because="`cdn_loop` exists since Pushpin 1.37.",
     )
 
 
@@ -197,7 +209,9 @@ def test_method_nobody_has_heard_of(site: Site, case: str) -> None:
     assert site.ask("FROBNICATE", f"/{case}").line == expect(
         pushpin="200 OK",
         ours="501 Not Implemented",
-        because="The parser knows the registered methods only. A made-up one gets the answer RFC 9110 §9.1 has for it.",
+        pushpin_does="Forwards a request with an unregistered method (`FROBNICATE`).",
+        ours_does="Answers 501 to an unregistered method.",
+        because="The parser knows the registered methods only; 501 is the answer of RFC 9110 §9.1.",
     )
 
 
@@ -275,10 +289,16 @@ def test_absolute_form_is_routed_by_its_host(site: Site, case: str) -> None:
     path = expect(
         pushpin=f"//absolute.test/{case}",
         ours=f"/{case}",
-        because="RFC 9112 §3.2.2: a request target with a host is routed by that host; Pushpin takes it for a path.",
+        pushpin_does="Takes an absolute request target for a path: `//absolute.test/…`.",
+        ours_does="Routes an absolute request target by its host and forwards its path and query.",
+        because="RFC 9112 §3.2.2 requires it.",
     )
     asked = site.backend.request(path)
     assert asked.uri.partition("?")[2] == "q"
     assert asked["Host"] == expect(
-        pushpin="other.testhttp", ours="absolute.test", because="The host of the request target replaces Host."
+        pushpin="other.testhttp",
+        ours="absolute.test",
+        pushpin_does="Forwards a garbled `Host` (`other.testhttp`) for an absolute request target.",
+        ours_does="Forwards the host of an absolute request target as `Host`.",
+        because="RFC 9112 §3.2.2 requires it.",
     )

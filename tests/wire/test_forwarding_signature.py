@@ -95,7 +95,11 @@ def test_ec_key_in_the_older_form(start: Start, case: str) -> None:
     site = start(SEC1)
     sent = token_of(site, case)
     assert (sent is not None) is expect(
-        pushpin=False, ours=True, because="A BEGIN EC PRIVATE KEY file is a perfectly good key."
+        pushpin=False,
+        ours=True,
+        pushpin_does="Sends no `Grip-Sig` when the key file begins with `BEGIN EC PRIVATE KEY`.",
+        ours_does="Signs `Grip-Sig` with a key from a `BEGIN EC PRIVATE KEY` file.",
+        because="It is a usual form of an elliptic-curve key (SEC 1).",
     )
     assert site.backend.request(f"/{case}")["Grip-Feature"]
 
@@ -103,7 +107,13 @@ def test_ec_key_in_the_older_form(start: Start, case: str) -> None:
 @covers("1.8 sig_key hex")
 def test_hex_secret_file(start: Start, case: str) -> None:
     sent = token_of(start(HEX), case)
-    assert (sent is not None) is expect(pushpin=False, ours=True, because="Hex secret files exist since 1.38.")
+    assert (sent is not None) is expect(
+        pushpin=False,
+        ours=True,
+        pushpin_does="Sends no `Grip-Sig` when the key file is hexadecimal.",
+        ours_does="Signs `Grip-Sig` with a key from a hexadecimal file.",
+        because="Hexadecimal key files exist since Pushpin 1.38.",
+    )
     if sent is not None:
         assert jwt.decode(sent, BINARY, algorithms=["HS256"])["iss"] == "pushpin"
 
@@ -153,7 +163,10 @@ def test_empty_upstream_key_trusts_nobody(start: Start, case: str) -> None:
     assert site.backend.request(f"/{case}")["Grip-Foo"] == expect(
         pushpin="1",
         ours=None,
-        because="Up to 1.41 an empty upstream_key trusts whoever signs with an empty key; fixed in 2.0.",
+        pushpin_does="Trusts a client that signs with an empty key when `upstream_key` is empty: its Grip-* headers "
+        "reach the backend.",
+        ours_does="Trusts no client when `upstream_key` is empty: Grip-* headers of clients are removed.",
+        because="Pushpin 2.0 does so, too.",
     )
 
 

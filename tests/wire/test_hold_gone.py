@@ -12,7 +12,13 @@ SETUP = Setup(routes="* {backend}\n")
 
 def gone_links_are_followed() -> bool:
     """Tell whether this proxy knows them."""
-    return expect(pushpin=False, ours=True, because="Links with rel=gone are followed, as from 1.41.")
+    return expect(
+        pushpin=False,
+        ours=True,
+        pushpin_does="Ignores links with `rel=gone`.",
+        ours_does="Requests a link with `rel=gone` when the hold has ended.",
+        because="Such links exist since Pushpin 1.41.",
+    )
 
 
 def told(site: Site, path: str) -> None:

@@ -77,7 +77,13 @@ def test_head_gets_no_body(site: Site, case: str) -> None:
         answer = client.head(method="HEAD")
         assert answer.line == "200 OK"
         assert answer["content-length"] == "2"
-        sent = expect(pushpin=b"ab", ours=b"", because="A body never follows the answer to HEAD.")
+        sent = expect(
+            pushpin=b"ab",
+            ours=b"",
+            pushpin_does="Sends the published body (`ab`) in response to a held HEAD request.",
+            ours_does="Sends `Content-Length: 2` and no body in response to a held HEAD request.",
+            because="A response to HEAD has no body (RFC 9110 §9.3.2).",
+        )
         assert client.exactly(len(sent)) == sent
         assert client.silent(0.1)
 

@@ -63,7 +63,13 @@ def test_head_gets_no_body(site: Site, case: str) -> None:
         client.request("HEAD", f"/{case}")
         assert client.head(method="HEAD").line == "200 OK"
         site.publisher.stream(case, "body\n")
-        sent = expect(pushpin=b"5\r\nbody\n\r\n", ours=b"", because="A body never follows the answer to HEAD.")
+        sent = expect(
+            pushpin=b"5\r\nbody\n\r\n",
+            ours=b"",
+            pushpin_does="Sends published content as chunks in response to a HEAD request that is held as a stream.",
+            ours_does="Sends no content in response to a HEAD request that is held as a stream.",
+            because="A response to HEAD has no body (RFC 9110 §9.3.2).",
+        )
         assert client.exactly(len(sent)) == sent
         assert client.silent(0.2) or client.until_close() == b""
 

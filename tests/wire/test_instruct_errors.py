@@ -143,7 +143,14 @@ def test_sixth_filter(site: Site, case: str) -> None:
     site.backend.on(f"/debug/{case}", response("200 OK", "Grip-Hold: response", "Grip-Timeout: 0", many, body="T"))
     with site.connect() as client:
         client.request("GET", f"/debug/{case}")
-        held = expect(pushpin=True, ours=False, because="From 1.41 a channel has at most five filters.")
+        held = expect(
+            pushpin=True,
+            ours=False,
+            pushpin_does="Accepts six filters on a channel.",
+            ours_does="Answers 502 to more than five filters on a channel; in debug mode the body is `too many filters "
+            "for channel '…'`.",
+            because="Pushpin 1.41 has this limit.",
+        )
         if held:
             assert client.silent(0.2)
         else:
@@ -168,7 +175,9 @@ def test_instruct_that_says_nothing(site: Site, case: str, document: dict[str, o
     line = expect(
         pushpin="502 Bad Gateway",
         ours="200 OK",
-        because="An instruct without hold and without body is an empty answer, not an error.",
+        pushpin_does="Answers 502 to an instruct without hold and body (`{}`).",
+        ours_does="Answers 200 with an empty body to an instruct without hold and body.",
+        because="It is an empty response and no error.",
     )
     assert answer.line == line
 

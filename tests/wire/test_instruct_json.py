@@ -66,7 +66,14 @@ def test_the_media_type_in_other_letters(site: Site, case: str) -> None:
     document = {"response": {"body": "x"}}
     site.backend.on(f"/{case}", instruct(document, "Content-Type: Application/GRIP-Instruct"))
     as_it_is = b'{"response": {"body": "x"}}'
-    body = expect(pushpin=as_it_is, ours=b"x", because="Media types have no letter case (RFC 9110 §8.3.1).")
+    body = expect(
+        pushpin=as_it_is,
+        ours=b"x",
+        pushpin_does="Relays an instruct document to the client when its media type is written "
+        "`Application/GRIP-Instruct`.",
+        ours_does="Reads a document of type `Application/GRIP-Instruct` as an instruct.",
+        because="Media types are case-insensitive (RFC 9110 §8.3.1).",
+    )
     assert site.get(f"/{case}").body == body
 
 
@@ -127,7 +134,9 @@ def test_grip_headers_inside_the_document(site: Site, case: str) -> None:
     lines = expect(
         pushpin=["Grip-Foo: 1", "X-A: 2", "Content-Length: 1"],
         ours=["X-A: 2", "Content-Length: 1"],
-        because="Grip-* headers are between backend and proxy in either form and never reach the client.",
+        pushpin_does="Sends Grip-* headers of an instruct document to the client.",
+        ours_does="Removes Grip-* headers of an instruct document.",
+        because="Grip-* headers are between backend and proxy.",
     )
     assert site.get(f"/{case}").lines == lines
 
@@ -145,7 +154,15 @@ def test_grip_headers_inside_the_document(site: Site, case: str) -> None:
 def test_response_splitting(site: Site, case: str, response: dict[str, object], word: str) -> None:
     site.backend.on(f"/debug/{case}", instruct({"response": {**response, "body": "x"}}))
     answer = site.get(f"/debug/{case}")
-    refused = expect(pushpin=False, ours=True, because="CR, LF or NUL in a document's header or reason is refused.")
+    refused = expect(
+        pushpin=False,
+        ours=True,
+        pushpin_does="Answers 200 for an instruct document whose reason or header contains CR LF, or whose header name "
+        "contains a space.",
+        ours_does="Answers 502 for an instruct document with CR, LF or NUL in a reason or header, or with an invalid "
+        "header name.",
+        because="They would let a document write header lines of its own (response splitting).",
+    )
     if refused:
         assert answer.line == "502 Bad Gateway"
         assert word in answer.body.decode()

@@ -81,6 +81,10 @@ def test_routes_with_an_id_have_queues_of_their_own(start: Callable[[Setup], Sit
         own_queue = expect(
             pushpin=False,
             ours=True,
-            because="A hold knows the id of its route; in 1.36 it does not, since 1.37 it does.",
+            pushpin_does="Delivers items to holds of all routes from one queue: with `message_rate` 200, an item for "
+            "one route waits for 600 of another.",
+            ours_does="Has a delivery queue for each route id, so that items for one route do not wait for those of "
+            "another.",
+            because="A hold knows the id of its route from Pushpin 1.37 on.",
         )
         assert (len(before) < 500) is own_queue

@@ -180,7 +180,9 @@ def test_null(publisher: Publisher, null: dict[str, Any], detail: str) -> None:
     body = expect(
         pushpin=refusal,
         ours="Published\n",
-        because="An id, prev-id, formats, meta, reason or action that is null counts as absent.",
+        pushpin_does="Returns 400 for an item whose id, prev-id, formats, meta, reason or action is null.",
+        ours_does="Takes an id, prev-id, formats, meta, reason or action that is null as absent.",
+        because="Some JSON encoders write absent values as null.",
     )
     assert reply.body.decode() == body
 
@@ -190,7 +192,11 @@ def test_null(publisher: Publisher, null: dict[str, Any], detail: str) -> None:
 def test_refresh(publisher: Publisher, name: str) -> None:
     reply = publisher.post("/publish/", json.dumps({"items": [with_format(name, action="refresh")]}))
     body = expect(
-        pushpin=b"Invalid format: \n", ours=b"Published\n", because="The refresh action is understood, as from 1.38."
+        pushpin=b"Invalid format: \n",
+        ours=b"Published\n",
+        pushpin_does="Returns 400 for the action `refresh`.",
+        ours_does="Accepts the action `refresh`.",
+        because="Pushpin knows it from 1.38 on.",
     )
     assert reply.body == body
 
@@ -204,7 +210,10 @@ def test_binary_content_that_is_not_base64(publisher: Publisher, name: str) -> N
     body = expect(
         pushpin="Published\n",
         ours=refusal,
-        because="Binary content that is not base64 is refused; before, the foreign characters were skipped.",
+        pushpin_does="Publishes an item whose `body-bin` or `content-bin` is not base64, without the foreign "
+        "characters.",
+        ours_does="Returns 400 for an item whose `body-bin` or `content-bin` is not base64.",
+        because="The publisher learns of its mistake.",
     )
     assert reply.body.decode() == body
 
@@ -232,7 +241,9 @@ def test_response_splitting(publisher: Publisher, fields: dict[str, Any], detail
     body = expect(
         pushpin="Published\n",
         ours=refusal,
-        because="A published header or reason with CR, LF or NUL would let a publisher write headers of his own.",
+        pushpin_does="Publishes an item with CR, LF or NUL in a reason or header, or with an invalid header name.",
+        ours_does="Returns 400 for an item with CR, LF or NUL in a reason or header, or with an invalid header name.",
+        because="They would let a publisher write header lines of its own (response splitting).",
     )
     assert reply.body.decode() == body
 

@@ -145,7 +145,9 @@ def test_a_patch_that_fails(site: Site, case: str, held: str, patch: list[Any]) 
     line, body = expect(
         pushpin=("502 Bad Gateway", b"filter error: \n"),
         ours=("200 OK", b""),
-        because="A patch that cannot be applied gives an empty body, as in later versions.",
+        pushpin_does="Answers 502 (in debug mode: `filter error: `) when a `body-patch` cannot be applied.",
+        ours_does="Answers 200 with an empty body when a `body-patch` cannot be applied.",
+        because="Later versions of Pushpin do so.",
     )
     assert answer.line == line
     assert answer.body == body

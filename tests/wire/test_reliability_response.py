@@ -41,7 +41,14 @@ def test_the_update_can_be_switched_off(site: Site, case: str) -> None:
     site.backend.on(f"/{case}-next", hold("stream", f"{case}-stream; prev-id=1", link))
     with stream(site, f"/{case}-stream"), long_poll(site, f"/{case}", case) as client:
         assert client.silent(1.4)
-        requests = expect(pushpin=2, ours=1, because="Update_on_first_subscription is obeyed, as from 1.41.")
+        requests = expect(
+            pushpin=2,
+            ours=1,
+            pushpin_does="Requests the backend once more after the first subscription although "
+            "`update_on_first_subscription` is off.",
+            ours_does="Sends no request after the first subscription when `update_on_first_subscription` is off.",
+            because="Pushpin obeys the key from 1.41 on.",
+        )
         assert site.backend.count(f"/{case}") == requests
         assert site.backend.count(f"/{case}-stream") + site.backend.count(f"/{case}-next") == requests
 

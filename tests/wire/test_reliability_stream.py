@@ -242,7 +242,13 @@ def test_an_item_that_is_already_contained(site: Site, case: str) -> None:
     Feed(site, f"/{case}", case, "3")
     with stream(site, f"/{case}", opening=f"[/{case} None]".encode()) as client:
         site.publisher.publish(item(case, "three again ", "3", "2", no_seq=True))
-        if expect(pushpin=True, ours=False, because="An item whose id the client has already is no gap."):
+        if expect(
+            pushpin=True,
+            ours=False,
+            pushpin_does="Requests the next link when an item arrives whose id the client has already.",
+            ours_does="Drops an item whose id the client has already, without a request.",
+            because="The item is contained in the response and no sign of a gap.",
+        ):
             assert client.data_until(b"]", 0.9).decode() == f"[/{case}?after=3 {case}; last-id=3]"
         else:
             assert client.silent(0.5)
@@ -297,8 +303,11 @@ def test_links_that_differ_in_their_query(start: Callable[[Setup], Site], case: 
         shared = setup is IGNORING or expect(
             pushpin=True,
             ours=False,
-            because="A link's answer is for the client that asks for exactly that link, query included, unless "
-            "`share_links_ignoring_query` is set.",
+            pushpin_does="Sends clients whose next links differ in their query only the response to one of these "
+            "links.",
+            ours_does="Requests each link, query included, for the clients that have it; `share_links_ignoring_query` "
+            "restores Pushpin's way.",
+            because="The query may name the client.",
         )
         ask_again(site, case)
         first = site.backend.request(f"/{case}-next").uri.partition("=")[2]
@@ -329,7 +338,11 @@ def test_a_page_that_breaks_off(site: Site, case: str) -> None:
         except Aborted:
             ended = False
         assert ended == expect(
-            pushpin=True, ours=False, because="A body that lacks something does not end as if it were complete."
+            pushpin=True,
+            ours=False,
+            pushpin_does="Ends a paged stream as if it were complete when a page breaks off.",
+            ours_does="Aborts the client's connection when a page of a paged stream breaks off.",
+            because="A truncated response must not look complete.",
         )
     assert site.backend.count(f"/{case}-2") == 1
 

@@ -79,7 +79,12 @@ def test_bad_line_is_logged_and_skipped(site: Site, host: str) -> None:
     lines = site.proxy.fill(SETUP.routes).split("\n")
     number = next(i for i, line in enumerate(lines, 1) if line.startswith(f"{host}.test"))
     reason = expect(
-        pushpin=r".*", ours=r"\S+", because="Every line that is skipped is logged with its reason, bad quotes too."
+        pushpin=r".*",
+        ours=r"\S+",
+        pushpin_does="Logs some skipped lines of a routes file without a reason.",
+        ours_does="Logs every skipped line of a routes file with its number and the reason, unterminated quotes "
+        "included.",
+        because="The author of the file learns what to correct.",
     )
     assert re.search(rf"routes:{number}: {reason}", site.proxy.log)
     answer = site.get("/", f"Host: {host}.test")

@@ -91,7 +91,9 @@ def test_uri_is_forwarded_byte_for_byte(site: Site, case: str) -> None:
     assert site.backend.request(f"/{case}").uri == expect(
         pushpin=f"/{case}?a=A%2F~&b=%20'%22[]",
         ours=uri,
-        because="The URI reaches the backend as the client wrote it; Pushpin's URL class rewrites some of it.",
+        pushpin_does="Rewrites some characters of a request's query: `%41` becomes `A`, `\"` becomes `%22`.",
+        ours_does="Forwards the request target byte for byte.",
+        because="A signature over the target stays valid.",
     )
 
 
@@ -130,8 +132,9 @@ def test_id_of_two_lines_is_unusable(site: Site, case: str) -> None:
     assert line_of(site, f"/1/{case}", "Host: ids.test", "Pushpin-Route: same") == expect(
         pushpin="same1",
         ours="No route for host: ids.test\n",
-        because="An id that two lines share is unusable. 1.36 then looks for the host after all, which the request did "
-        "not ask for.",
+        pushpin_does="Routes a request with `Pushpin-Route` by its host when two lines share the id.",
+        ours_does="Answers `No route for host` to a request with `Pushpin-Route` when two lines share the id.",
+        because="The request asked for a route by id, not for that of its host.",
     )
     assert line_of(site, f"/1/{case}", "Host: ids.test") == "same1"
 

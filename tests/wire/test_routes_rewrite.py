@@ -140,12 +140,16 @@ def test_route_has_its_own_signing_settings(site: Site, case: str) -> None:
     assert issued(site, case + "b", "key-only.test") == expect(
         pushpin=("pushpin", False),
         ours=("pushpin", True),
-        because="Since 1.38 sig_iss and sig_key work alone.",
+        pushpin_does="Ignores `sig_key` of a route without `sig_iss`.",
+        ours_does="Signs with the `sig_key` of a route that has no `sig_iss`.",
+        because="They are independent since Pushpin 1.38.",
     )
     assert issued(site, case + "c", "iss-only.test") == expect(
         pushpin=("pushpin", False),
         ours=("issuer", False),
-        because="Since 1.38 sig_iss and sig_key work alone.",
+        pushpin_does="Ignores `sig_iss` of a route without `sig_key`.",
+        ours_does="Uses the `sig_iss` of a route that has no `sig_key`.",
+        because="They are independent since Pushpin 1.38.",
     )
 
 

@@ -105,7 +105,9 @@ def test_tls_target_with_unknown_issuer_is_refused(start: Callable[[Setup], Site
     assert stranger.get(f"/{case}", "Host: backend.test").status == expect(
         pushpin=200,
         ours=502,
-        because="A certificate that nobody trusts is refused. The oracle's HTTP client compares only the name.",
+        pushpin_does="Accepts a TLS target's certificate of an unknown issuer if its name is right.",
+        ours_does="Answers 502 when a TLS target's certificate has an unknown issuer; `insecure` turns the check off.",
+        because="Anyone can issue such a certificate. Pushpin's HTTP client, zurl, compares only the name.",
     )
 
 
@@ -121,7 +123,12 @@ def test_tls_target_is_compared_with_its_own_name(site: Site, case: str) -> None
 def test_client_certificate(site: Site, case: str) -> None:
     answer = site.get(f"/{case}", "Host: mtls.test")
     assert answer.body == expect(
-        pushpin=UNREACHABLE, ours=b"mtls\n", because="client_cert and client_key come from Pushpin 2.0."
+        pushpin=UNREACHABLE,
+        ours=b"mtls\n",
+        pushpin_does="Does not know `client_cert` and `client_key`: a target that requires a client certificate is "
+        "unreachable.",
+        ours_does="Presents `client_cert` with `client_key` to a TLS target.",
+        because="Both come from the coming Pushpin 2.0.",
     )
 
 
@@ -131,8 +138,10 @@ def test_untrusted_target_on_loopback_is_blocked(site: Site, case: str) -> None:
     assert answer.body == expect(
         pushpin=b"backend\n",
         ours=UNREACHABLE,
-        because="The access policy is gripproxy's own (policy_deny); for Pushpin it is zurl's configuration, which "
-        "these cases empty.",
+        pushpin_does="Connects to an `untrusted` target on a loopback address if zurl's own configuration allows it, "
+        "as in this case.",
+        ours_does="Blocks an `untrusted` target on a loopback address by `policy_deny`.",
+        because="The access policy is part of gripproxy's configuration.",
     )
 
 
@@ -152,7 +161,9 @@ def test_link_of_an_untrusted_target_is_not_signed(start: Callable[[Setup], Site
     signed = expect(
         pushpin=True,
         ours=False,
-        because="A link of an untrusted target is asked without Grip-Sig, which would be a pass to the backends.",
+        pushpin_does="Requests a next link of an `untrusted` target with `Grip-Sig`.",
+        ours_does="Requests a next link of an `untrusted` target without `Grip-Sig`.",
+        because="The signature would let that target pass for the proxy at other backends.",
     )
     assert (site.second.request(f"/{case}-2")["grip-sig"] is not None) == signed
 
@@ -171,7 +182,10 @@ def test_foreign_links_need_not_be_signed(start: Callable[[Setup], Site], case: 
     signed = expect(
         pushpin=True,
         ours=where == "target",
-        because="With sign_foreign_links=false only targets of the route get Grip-Sig in requests for links.",
+        pushpin_does="Requests next links of any host with `Grip-Sig`.",
+        ours_does="With `sign_foreign_links=false`, sends `Grip-Sig` only with requests for links that lead to a "
+        "target of the route.",
+        because="A foreign host needs no proof of where a request comes from.",
     )
     assert (place.request(f"/{case}-2")["grip-sig"] is not None) == signed
 
@@ -182,7 +196,9 @@ def test_ipv6_target(site: Site, case: str) -> None:
     assert (answer.status, answer.body) == expect(
         pushpin=(200, b"backend\n"),
         ours=(200, b"backend6\n"),
-        because="IPv6 targets exist since Pushpin 1.41; before, the line is refused and the * line is used.",
+        pushpin_does="Refuses a routes line with a `[v6]:port` target; the `*` line takes its requests.",
+        ours_does="Connects to a `[v6]:port` target.",
+        because="IPv6 targets exist since Pushpin 1.41.",
     )
 
 
@@ -194,7 +210,9 @@ def test_built_in_target_says_hello(site: Site) -> None:
     assert answer.body == expect(
         pushpin=b"Hello from the Pushpin test handler!\n",
         ours=b"Hello from the gripproxy test handler!\n",
-        because="Each names itself.",
+        pushpin_does="The built-in test target answers `Hello from the Pushpin test handler!`.",
+        ours_does="The built-in test target answers `Hello from the gripproxy test handler!`.",
+        because="Each program names itself.",
     )
 
 

@@ -48,7 +48,11 @@ def test_a_request(site: Site, case: str) -> None:
         assert public(stats.find("activity")) == {"count": 1}
         assert public(stats.find("counts")) == {"requests-received": 1}
         product = expect(
-            pushpin="pushpin", ours="gripproxy", because="The instance in stats is named after the program that runs."
+            pushpin="pushpin",
+            ours="gripproxy",
+            pushpin_does="Stats events come from `pushpin-handler_…`.",
+            ours_does="Stats events come from `gripproxy-handler_…`.",
+            because="The instance is named after the program.",
         )
         assert there["from"].startswith(f"{product}-handler_")
         assert {event["from"] for event in stats.seen} == {there["from"]}
@@ -122,7 +126,11 @@ def test_a_held_stream(site: Site, case: str) -> None:
         assert public(gone) == {"mode": "stream", "channel": case, "unavailable": True}
         over = stats.find("conn", unavailable=True, id=first["id"])
         assert over.get("route") == expect(
-            pushpin=None, ours="named", because="Events of held connections have their route, as from 1.37 on."
+            pushpin=None,
+            ours="named",
+            pushpin_does="The last conn event of a held connection has no `route`.",
+            ours_does="Every conn event of a held connection has the `route`.",
+            because="Pushpin 1.37 and later send it.",
         )
 
 
@@ -260,7 +268,9 @@ def test_whoever_comes_is_told_what_is_there(site: Site, case: str) -> None:
         told = expect(
             pushpin=False,
             ours=True,
-            because="Whoever subscribes to the stats is told what is present at once, not with the next repetition.",
+            pushpin_does="Sends a new subscriber of the stats socket what is present with the next repetition only.",
+            ours_does="Sends a new subscriber of the stats socket what is present when it subscribes.",
+            because="A monitor that starts later is complete without waiting.",
         )
         if told:
             stats.find("conn", id=ours)

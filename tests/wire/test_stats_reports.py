@@ -153,7 +153,11 @@ def test_json(start: Callable[[Setup], Site]) -> None:
         assert counts["requests-received"] == 1
         came = [each for each in stats.seen if each["kind"] == "conn"]
         assert bool(came) == expect(
-            pushpin=True, ours=False, because="stats_connection_send=false leaves conn events out, as from 1.37 on."
+            pushpin=True,
+            ours=False,
+            pushpin_does="Sends conn events although `stats_connection_send` is false.",
+            ours_does="Sends no conn events when `stats_connection_send` is false.",
+            because="Pushpin obeys the key from 1.37 on.",
         )
 
 
@@ -201,5 +205,9 @@ def test_health_has_a_path_of_its_own(site: Site) -> None:
         answer = client.ask("GET", "/readyz")
     assert answer.status == 200
     assert (answer.body == b"ready\n") == expect(
-        pushpin=False, ours=True, because="The metrics port also answers /healthz and /readyz, for supervisors."
+        pushpin=False,
+        ours=True,
+        pushpin_does="Has no health check: `/readyz` on the metrics port is answered like any other path.",
+        ours_does="Answers `/healthz` and `/readyz` on the metrics port.",
+        because="Supervisors ask there whether the service is alive and ready.",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.terminal import Terminal, top
+from tests.support.terminal import Terminal, top
 from tests.wire.wirekit import Setup, Site, on_pushpin, response
 from tests.wire.wirekit.events import GRIP, opened, over_http, subscribe
 from tests.wire.wirekit.holding import stream

@@ -29,8 +29,10 @@ def test_over_http(publisher: Publisher, code: object) -> None:
     line = expect(
         pushpin="200 OK",
         ours="400 Bad Request",
-        because="A published status below 200 is refused: behind an interim status a client waits for a further "
-        "response, and takes what comes next on its connection for that.",
+        pushpin_does="Publishes an http-response whose `code` is below 200 or no number.",
+        ours_does="Returns 400 for an http-response whose `code` is not 200 to 999.",
+        because="Behind an interim status a client waits for a further response, and takes what arrives next on its "
+        "connection for that.",
     )
     assert reply.line == line
     if line == "400 Bad Request":
@@ -47,13 +49,23 @@ def test_one_bad_status_refuses_the_whole_request(site: Site, case: str) -> None
     with long_poll(site, f"/{case}", case) as client:
         items = [answer(case, body="first\n"), answer(case, code=103)]
         reply = site.publisher.post("/publish/", json.dumps({"items": items}))
-        if expect(pushpin=True, ours=False, because="A published status below 200 is refused with its whole request."):
+        if expect(
+            pushpin=True,
+            ours=False,
+            pushpin_does="Accepts a publish request in which one item has a status below 200.",
+            ours_does="Returns 400 for a publish request in which one item has a status below 200.",
+            because="A request is accepted or refused as a whole.",
+        ):
             assert reply.status == 200
         else:
             assert reply.status == 400
             site.publisher.answer(case, "second\n")
         assert client.response().body == expect(
-            pushpin=b"first\n", ours=b"second\n", because="Of a refused request no item is published."
+            pushpin=b"first\n",
+            ours=b"second\n",
+            pushpin_does="Publishes the other items of a request in which one has a status below 200.",
+            ours_does="Publishes no item of a request that is refused.",
+            because="A request is accepted or refused as a whole.",
         )
 
 
@@ -74,7 +86,11 @@ def by_command(site: Site, channel: str, item: dict[str, Any]) -> None:
     reply = site.publisher.command("publish", {"items": [item]}, id="1")
     good = item["formats"]["http-response"].get("code", 200) >= 200
     assert reply[b"success"] is expect(
-        pushpin=True, ours=good, because="A published status below 200 is refused, over the command socket too."
+        pushpin=True,
+        ours=good,
+        pushpin_does="The command `publish` accepts an http-response with status 103.",
+        ours_does="The command `publish` fails with `bad-request` for an http-response with a status below 200.",
+        because="Behind an interim status a client waits for a further response.",
     )
     if not reply[b"success"]:
         assert reply[b"condition"] == b"bad-request"
@@ -92,7 +108,10 @@ def test_over_zeromq(site: Site, case: str, way: Callable[[Site, str, dict[str, 
         line = expect(
             pushpin="103 Undefined Reason",
             ours="404 Not Found",
-            because="A published status below 200 is skipped and logged.",
+            pushpin_does="Answers a long-poll with a published `103 Undefined Reason`.",
+            ours_does="Skips an item with a published status below 200 and logs it; the next item answers the "
+            "long-poll.",
+            because="Behind an interim status a client waits for a further response.",
         )
         assert client.head().line == line
 
@@ -105,7 +124,11 @@ def test_grip_status(site: Site, case: str, value: str) -> None:
         client.request("GET", f"/debug/{case}")
         head = client.head()
     refused = expect(
-        pushpin=False, ours=True, because="A Grip-Status that is not three digits from 200 to 999 is refused with 502."
+        pushpin=False,
+        ours=True,
+        pushpin_does="Answers with whatever number `Grip-Status` names: 0, 103, 200 for `+200`.",
+        ours_does="Answers 502 when `Grip-Status` is not three digits from 200 to 999.",
+        because="Behind an interim status a client waits for a further response.",
     )
     if refused:
         assert head.line == "502 Bad Gateway"
@@ -122,8 +145,9 @@ def test_what_is_published_to_a_stream_with_an_interim_status(site: Site, case: 
         line = expect(
             pushpin="103 Undefined Reason",
             ours="502 Bad Gateway",
-            because="A stream cannot be held with an interim status: the client takes what is published for its "
-            "response.",
+            pushpin_does="Holds a stream with `Grip-Status: 103`.",
+            ours_does="Answers 502 to a hold with `Grip-Status: 103`.",
+            because="The client would take published content for its response.",
         )
         head = client.head()
         assert head.line == line
@@ -144,7 +168,9 @@ def test_a_status_in_an_instruct(site: Site, case: str, code: object) -> None:
     assert head.line.split(" ")[0] == expect(
         pushpin=str(number),
         ours="502",
-        because="A status below 200 in an instruct is refused with 502.",
+        pushpin_does="Answers with a status below 200 that an instruct document names.",
+        ours_does="Answers 502 when an instruct document names a status below 200.",
+        because="Behind an interim status a client waits for a further response.",
     )
 
 
@@ -160,8 +186,9 @@ def test_control_characters_from_a_publisher(publisher: Publisher, place: str, t
     line = expect(
         pushpin="200 OK",
         ours="400 Bad Request",
-        because="Control characters in a published reason or header value are refused: they could forge headers, or "
-        "make one reader of them see others than the next.",
+        pushpin_does="Publishes an http-response with control characters in a reason or header value.",
+        ours_does="Returns 400 for an http-response with control characters in a reason or header value.",
+        because="They could forge headers, or make two parsers read them differently.",
     )
     assert reply.line == line
     if line == "400 Bad Request":
@@ -190,7 +217,10 @@ def test_control_characters_in_an_instruct(site: Site, case: str, place: str, te
     refused = expect(
         pushpin=False,
         ours=True,
-        because="Control characters in a reason or header value of an instruct are refused with 502.",
+        pushpin_does="Answers a client although the instruct document has control characters in a reason or header "
+        "value.",
+        ours_does="Answers 502 when an instruct document has control characters in a reason or header value.",
+        because="They could forge headers, or make two parsers read them differently.",
     )
     assert (line == b"HTTP/1.1 502 Bad Gateway") is refused
 

@@ -121,7 +121,11 @@ def test_what_is_invalid_is_skipped(site: Site, case: str, payload: bytes) -> No
 @pytest.mark.parametrize("payload", [b"T3:ab", b"5:", tnet({"channel": "a"})[:-1]], ids=repr)
 def test_a_truncated_tnetstring(start: Any, case: str, payload: bytes) -> None:
     survives = expect(
-        pushpin=False, ours=True, because="A truncated tnetstring is an error and not the end of the process."
+        pushpin=False,
+        ours=True,
+        pushpin_does="Crashes on a truncated tnetstring from PULL.",
+        ours_does="Discards a truncated tnetstring from PULL and delivers the next item.",
+        because="One malformed message must not end the service.",
     )
     if not survives:
         return

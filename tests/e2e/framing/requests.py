@@ -2,7 +2,8 @@
 
 Each row has where it is from (a section, or the name that the smuggling literature has for its kind), what is special about it,
 the bytes of a client that then closes its sending side, the requests at the backend, which answers each with ok, and the
-responses. Requests for /hidden are what a careless reader would find."""
+responses. Requests for /hidden are what a careless reader would find.
+"""
 
 # ruff: noqa: E501
 # fmt: off

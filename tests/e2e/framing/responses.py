@@ -1,7 +1,8 @@
 """Responses: what a backend says, and what the client gets. See test_framing for how it is read.
 
 Each row has where it is from, what is special about it, the method of the request, the bytes of the backend, which then closes
-the connection, and the responses that the client gets."""
+the connection, and the responses that the client gets.
+"""
 
 # ruff: noqa: E501
 # fmt: off

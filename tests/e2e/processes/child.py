@@ -15,9 +15,10 @@ import pathlib
 import sys
 import time
 
-from gripproxy.listeners import from_env
-from gripproxy.log import log
-from gripproxy.process import Child
+from gripproxy.process.handover import Handover
+from gripproxy.process.listening_sockets import inherited
+from gripproxy.process.log import log
+from gripproxy.process.supervised import Child
 
 
 def hang() -> None:
@@ -38,8 +39,9 @@ async def serve(kind: str, number: str, behaviour: str) -> None:
             hang()
         writer.close()
 
-    servers = [await asyncio.start_server(client, sock=listener.sock) for listener in from_env()]
-    child = Child.from_env()
+    handover = Handover.take()
+    servers = [await asyncio.start_server(client, sock=listener.sock) for listener in inherited(handover)]
+    child = Child(handover)
 
     def retire(hold_time: float, spread: float) -> None:
         log.info("retiring, %g and %g s", hold_time, spread)

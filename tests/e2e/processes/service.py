@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from gripproxy.config import load_config
-from gripproxy.runner import run
+from gripproxy.runner.service import services_of
+from gripproxy.runner.startup import run
 
 CHILD = str(pathlib.Path(__file__).with_name("child.py"))
 
@@ -19,9 +20,10 @@ def main() -> int:
     path, file, worker, handler = sys.argv[1:]
 
     def command(kind: str, number: int, argv: Sequence[str]) -> list[str]:
-        return [sys.executable, CHILD, kind, str(number), file, worker if kind == "worker" else handler]
+        return [sys.executable, CHILD, kind, str(number or 1), file, worker if kind == "worker" else handler]
 
-    return run(load_config(path, log_file=file or None), command=command)
+    config = load_config(path, log_file=file or None)
+    return run(config, services_of(config, (), command))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,14 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from gripproxy import cli, rollout, runner, worker_routes
-from gripproxy.config import load_config
-from gripproxy.log import log
+from gripproxy.backend import router
+from gripproxy.cli import main as cli
+from gripproxy.config import Config, config_argv, load_config
+from gripproxy.process.log import log
+from gripproxy.routing.table import RouteTable
+from gripproxy.runner import rollout, startup
+from gripproxy.runner.service import services_of
+from gripproxy.worker import routes as worker_routes
 
 __all__ = ["main"]
 
@@ -55,16 +60,14 @@ def _stall(folder: pathlib.Path) -> None:
 
 
 def _slow(folder: pathlib.Path) -> None:
-    load = worker_routes.load_signers
-
-    def load_signers(*values: Any) -> worker_routes.Signers:
+    def load_signers(table: RouteTable, config: Config) -> router.Signers:
         if (folder / "slow").exists():
             (folder / "waiting").touch()
         if _block(folder / "slow"):
             log.info("prepares new routes only now")
-        return load(*values)
+        return router.load_signers(table, config)
 
-    worker_routes.load_signers = load_signers
+    worker_routes.load_signers = load_signers  # type: ignore[attr-defined]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -80,10 +83,11 @@ def main(arguments: Sequence[str]) -> int:
     rollout.PREPARE_TIME = 600.0  # type: ignore[misc]
 
     def command(kind: str, number: int, argv: Sequence[str]) -> list[str]:
-        numbered = [f"--number={number}"] if kind == "worker" else []
+        numbered = [f"--number={number}"] if number else []
         return [sys.executable, "-m", "tests.e2e.processes.stalling", folder, kind, *numbered, *argv]
 
-    return runner.run(load_config(rest[0].removeprefix("--config=")), command=command)
+    config = load_config(rest[0].removeprefix("--config="))
+    return startup.run(config, services_of(config, config_argv(config), command))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from tests.faults.history import History
 from tests.faults.hostile.field import FORBIDDEN
 from tests.faults.hostile.witness import read_delays
 from tests.faults.stage import Plan, Stage
-from tests.ports import free_port
-from tests.service import Service
+from tests.support.ports import free_port
+from tests.support.service import Service
 
 __all__ = ["ORDINARY", "ROLES", "Arena"]
 

@@ -42,8 +42,11 @@ class Attack:
 
 @dataclasses.dataclass
 class Outcome:
-    """Result of one attack: completed ``rounds``, counts of what it ``did``, ``breaches`` that it has seen itself, and
-    the ``trouble`` that ended it."""
+    """Result of one attack.
+
+    Completed ``rounds``, counts of what it ``did``, ``breaches`` that it has seen itself, and the ``trouble`` that
+    ended it.
+    """
 
     name: str
     rounds: int = 0

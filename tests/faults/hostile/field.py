@@ -54,8 +54,10 @@ AT_ONCE: Final = 25
 
 
 class Request(NamedTuple):
-    """One request as the hostile backend got it: method, path below ``/hostile/``, query, headers, body, and the
-    backend's ``address`` that it came to."""
+    """One request as the hostile backend got it.
+
+    Method, path below ``/hostile/``, query, headers, body, and the backend's ``address`` that it came to.
+    """
 
     method: str
     path: str

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from gripproxy.edge import framereader
-from gripproxy.edge.fetch import Fetch
-from gripproxy.edge.framereader import FrameReader
-from gripproxy.edge.turns import Turns as FrameTurns
-from gripproxy.grip import item, patch
+from gripproxy.backend import frame_reader
+from gripproxy.backend.destination import Destination
+from gripproxy.backend.frame_reader import FrameReader
+from gripproxy.backend.frame_turns import FrameTurns
+from gripproxy.delivery.sharing import Sharing
+from gripproxy.delivery.turns import Turns
+from gripproxy.grip import item, json_patch
 from gripproxy.grip.bounds import Bounds
-from gripproxy.grip.shared import Shared
+from gripproxy.grip.item_cache import Shared
 from gripproxy.grip.template import Template
-from gripproxy.sessions.sharing import Sharing
-from gripproxy.sessions.turns import Turns
-from handler import dedupe, drain
+from gripproxy.process import zmq_reader
+from gripproxy.routing.route import Route
+from handler.dispatch import dedupe
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -28,8 +30,11 @@ BOUNDLESS: Final = 2**60
 
 
 class Mutant(NamedTuple):
-    """One cure undone: ``undo`` does it, and the ``attack`` of that ``role`` has a complaint with ``sign`` in it after
-    so many ``seconds``."""
+    """One cure undone.
+
+    ``undo`` does it, and the ``attack`` of that ``role`` has a complaint with ``sign`` in it after so many
+    ``seconds``.
+    """
 
     undo: Callable[[], None]
     role: str
@@ -47,7 +52,7 @@ def _work_alone() -> None:
 def patches_each_anew() -> None:
     """A patch of any size is applied for each long-poll, however many hold the same document."""
     _work_alone()
-    patch.OPS_MAX = patch.PATCH_MAX = patch.WORK_MAX = BOUNDLESS  # type: ignore[misc]
+    json_patch.OPS_MAX = json_patch.PATCH_MAX = json_patch.WORK_MAX = BOUNDLESS  # type: ignore[misc]
 
 
 def parses_each_anew() -> None:
@@ -71,12 +76,12 @@ def inflates_at_once() -> None:
     hold = FrameReader._hold
 
     def keep_on(self: FrameReader, why: int) -> None:
-        if why != framereader.STOPPED:
+        if why != frame_reader.STOPPED:
             hold(self, why)
 
     FrameReader._hold = keep_on  # type: ignore[method-assign]
     FrameTurns.spend = lambda self, cost: True  # type: ignore[method-assign]
-    framereader.SHARE = BOUNDLESS  # type: ignore[misc]
+    frame_reader.SHARE = BOUNDLESS  # type: ignore[attr-defined]
 
 
 def keeps_long_ids() -> None:
@@ -93,22 +98,22 @@ def keeps_long_ids() -> None:
 
 def reads_by_number() -> None:
     """A turn of a ZeroMQ socket is 500 messages, of any length."""
-    drain.TURN_BYTES = BOUNDLESS  # type: ignore[misc]
+    zmq_reader.TURN_BYTES = BOUNDLESS  # type: ignore[misc]
 
 
 def follows_any_link() -> None:
     """Links of untrusted targets lead where those of trusted ones do."""
-    make = Fetch.__init__
+    make = Destination.__init__
 
-    def init(self: Fetch, *args: Any, untrusted: bool = False, **more: Any) -> None:
-        make(self, *args, untrusted=False, **more)
+    def init(self: Destination, route: Route, base: bytes, link: bytes, untrusted: bool, sign_foreign: bool) -> None:
+        make(self, route, base, link, False, sign_foreign)
 
-    Fetch.__init__ = init  # type: ignore[method-assign,assignment]
+    Destination.__init__ = init  # type: ignore[method-assign]
 
 
 def sends_any_status() -> None:
     """A publisher's status code is what the client gets, whatever it is."""
-    item.FINAL_MIN = 0  # type: ignore[misc]
+    item.FINAL_MIN = 0  # type: ignore[attr-defined]
 
 
 MUTANTS: Final[dict[str, Mutant]] = {

@@ -8,7 +8,7 @@ import pathlib
 import time
 from typing import Final, NamedTuple
 
-from tests.service import descendants
+from tests.support.service import descendants
 
 __all__ = ["Usage", "foreign_share", "usage"]
 
@@ -16,8 +16,10 @@ TICK: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Usage(NamedTuple):
-    """State at one moment, in seconds: of the monotonic clock, of processors in use, and of those by this process and
-    all below it."""
+    """State at one moment, in seconds.
+
+    Of the monotonic clock, of processors in use, and of those by this process and all below it.
+    """
 
     at: float
     busy: float

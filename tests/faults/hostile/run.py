@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import uvloop
 
+from gripproxy.cli.footprint import footprints
 from gripproxy.config import load_config
-from gripproxy.footprint import footprints
 from tests.e2e.crowd import room_for_files
 from tests.faults.crew import Crew
 from tests.faults.history import History
@@ -46,9 +46,12 @@ MARGIN: Final = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """Size of a run: ordinary ``clients``, ``channels``, items per second of each of four publishers (``rate``),
-    ``quiet`` seconds before the attacks, ``seconds`` of each attack, and the ``roles`` that attack, one after the
-    other. ``only`` names attacks; none: all. ``converge`` seconds after the attacks all clients must have all items."""
+    """Size of a run.
+
+    Ordinary ``clients``, ``channels``, items per second of each of four publishers (``rate``), ``quiet`` seconds
+    before the attacks, ``seconds`` of each attack, and the ``roles`` that attack, one after the other. ``only``
+    names attacks; none: all. ``converge`` seconds after the attacks all clients must have all items.
+    """
 
     clients: int = 500
     channels: int = 20
@@ -91,8 +94,11 @@ class Verdict:
 
 @dataclasses.dataclass
 class Report:
-    """Everything a run found: a verdict for each phase, ``findings`` of the validators, ``trouble`` in logs, processes
-    that were ``replaced``, publishers' items that were ``failed``, and the ``bounds`` in bytes by process."""
+    """Everything a run found.
+
+    A verdict for each phase, ``findings`` of the validators, ``trouble`` in logs, processes that were ``replaced``,
+    publishers' items that were ``failed``, and the ``bounds`` in bytes by process.
+    """
 
     verdicts: dict[str, Verdict]
     findings: list[str]

@@ -8,7 +8,7 @@ import re
 from bench.catalogue import MEASURES
 from bench.targets import TARGETS
 from bench.trials import MAIN, TRIALS
-from tests.service import ROOT
+from tests.support.service import ROOT
 
 
 def patterns() -> list[str]:
@@ -16,7 +16,7 @@ def patterns() -> list[str]:
     found = []
     for node in ast.walk(ast.parse((ROOT / "bench" / "trials.py").read_text())):
         if isinstance(node, ast.JoinedStr):
-            parts = [re.escape(part.value) if isinstance(part, ast.Constant) else ".*" for part in node.values]
+            parts = [re.escape(str(part.value)) if isinstance(part, ast.Constant) else ".*" for part in node.values]
             found.append("".join(parts))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.append(re.escape(node.value))

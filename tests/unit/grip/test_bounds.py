@@ -8,7 +8,7 @@ import pytest
 
 from gripproxy.grip.bounds import BOUNDS, META_NAMES_MAX, Bounds, memory_of_item, size_of_item
 from gripproxy.grip.item import Item, ItemError, MessageFormat, ResponseFormat, StreamFormat
-from gripproxy.grip.patch import PATCH_MAX
+from gripproxy.grip.json_patch import PATCH_MAX
 
 SMALL = Bounds(4, 3, 10, 100)
 

@@ -26,7 +26,7 @@ from gripproxy.grip.filters import (
     mismatch_text,
     run_filters,
 )
-from gripproxy.grip.shared import Shared
+from gripproxy.grip.item_cache import Shared
 
 Meta = dict[bytes, bytes]
 

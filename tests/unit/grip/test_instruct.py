@@ -4,15 +4,8 @@ from hypothesis import strategies as st
 
 from gripproxy.grip.bounds import Bounds
 from gripproxy.grip.headers import Headers
-from gripproxy.grip.instruct import (
-    ChannelSpec,
-    Instruct,
-    InstructError,
-    KeepAlive,
-    is_grip,
-    parse_instruct,
-    unescape_cstring,
-)
+from gripproxy.grip.instruct import ChannelSpec, Instruct, InstructError, KeepAlive, is_grip
+from gripproxy.grip.instruct_parser import parse_instruct, unescape_cstring
 from gripproxy.grip.links import NextLink
 from gripproxy.grip.response import Response
 

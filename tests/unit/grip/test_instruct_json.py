@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gripproxy.grip.instruct import ChannelSpec, Instruct, InstructError, KeepAlive, parse_instruct
+from gripproxy.grip.instruct import ChannelSpec, Instruct, InstructError, KeepAlive
+from gripproxy.grip.instruct_parser import parse_instruct
 from gripproxy.grip.links import NextLink
 from gripproxy.grip.response import Response
 

@@ -12,17 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gripproxy.grip import item as item_module
-from gripproxy.grip.item import (
-    Item,
-    ItemError,
-    MessageFormat,
-    ResponseFormat,
-    StreamFormat,
-    parse_json,
-    parse_tnet,
-)
-from gripproxy.grip.tnet import MAX_DEPTH, dumps, loads
+from gripproxy.grip import item_json
+from gripproxy.grip.item import Item, ItemError, MessageFormat, ResponseFormat, StreamFormat, parse_tnet
+from gripproxy.grip.item_json import parse_json
+from gripproxy.grip.item_pack import pack_item, unpack_item
+from gripproxy.grip.tnetstring import MAX_DEPTH, dumps, loads
 
 STREAM = {"http-stream": {"content": "x"}}
 
@@ -302,6 +296,16 @@ class TestHttpResponse:
         assert response is not None
         assert response.patch == [{"�": "�"}]
 
+    @pytest.mark.parametrize("number", [2**64, -(2**63) - 1])
+    def test_body_patch_with_a_number_that_json_cannot_carry(self, number: int) -> None:
+        def of(number: int) -> dict[bytes, Any]:
+            return {b"channel": b"c", b"http-response": {b"body-patch": [{b"value": {b"a": [number]}}]}}
+
+        assert tnet_error(of(number)) == "'http-response' contains 'body-patch' with invalid value"
+        response = parse_tnet(of(number - 1 if number > 0 else number + 1)).response
+        assert response is not None
+        assert orjson.dumps(response.patch)
+
     def test_code_errors(self) -> None:
         assert self.error(code=[], body="") == "'http-response' contains 'code' with wrong type"
         assert self.error(code=None, body="") == "'http-response' contains 'code' with wrong type"
@@ -492,18 +496,18 @@ class TestPack:
     @pytest.mark.parametrize("value", ITEMS)
     def test_through_marshal(self, value: Any) -> None:
         it = both(value)
-        assert Item.unpack(marshal.loads(marshal.dumps(it.pack()))) == it
+        assert unpack_item(marshal.loads(marshal.dumps(pack_item(it)))) == it
 
     def test_unpacked_items_share_the_empty_meta(self) -> None:
         it = both(item())
-        assert Item.unpack(marshal.loads(marshal.dumps(it.pack()))).meta is it.meta
+        assert unpack_item(marshal.loads(marshal.dumps(pack_item(it)))).meta is it.meta
 
     def test_deepest_patch_fits_marshal(self) -> None:
         value: Any = 1
         for _ in range(MAX_DEPTH - 1):
             value = [value]
         it = parse_tnet(to_tnet(formats(http_response={"body-patch": value})))
-        assert Item.unpack(marshal.loads(marshal.dumps(it.pack()))) == it
+        assert unpack_item(marshal.loads(marshal.dumps(pack_item(it)))) == it
 
 
 JSON = st.recursive(
@@ -573,7 +577,7 @@ class TestFuzz:
 
     def check(self, it: Item) -> None:
         assert type(it.channel) is bytes
-        assert Item.unpack(marshal.loads(marshal.dumps(it.pack()))) == it
+        assert unpack_item(marshal.loads(marshal.dumps(pack_item(it)))) == it
         if it.response is not None:
             head = it.response.reason + b"".join(k + v for k, v in it.response.headers)
             assert not any(c in head for c in b"\r\n\0")
@@ -627,9 +631,9 @@ def test_the_short_ways_of_common_items_are_the_long_one(
             return f"error: {error}"
 
     short = outcome(parse_json, obj)
-    tnet = item_module._to_bytes(obj, 10)
+    tnet = item_json._to_bytes(obj, 10)
     short_tnet = outcome(parse_tnet, tnet)
-    monkeypatch.setattr(item_module, "_common_json", lambda obj: None)
+    monkeypatch.setattr(item_json, "_common_json", lambda obj: None)
     # With a field that nothing looks at there is no short way for a tnetstring either.
     assert short == outcome(parse_json, obj | {"looked at by nobody": 1})
     assert short_tnet == outcome(parse_tnet, tnet | {b"looked at by nobody": 1})  # type: ignore[operator]

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gripproxy.grip.item import Item, ItemError
-from gripproxy.grip.tnet import FrameError
-from handler.api import Api
-from handler.commands import RequestError, parse_request
-from handler.control import ControlServer, Limits
-from handler.exchange import Exchange
-from handler.guard import Guard
-from handler.publication import BadJson, NoObject, items_of_json, parse_message
-from tests.unit.handler.test_control import Client
+from gripproxy.grip.tnetstring import FrameError
+from handler.control.api import Api
+from handler.control.authenticator import Authenticator
+from handler.control.command_socket import RequestError, parse_request
+from handler.control.http_server import HttpServer, Limits
+from handler.dispatch.dispatcher import Dispatcher
+from handler.sources.ingest import BadJson, NoObject, items_of_json, parse_message
+from tests.unit.handler.control.test_http_server import Client
 
 PIECES = st.sampled_from(
     [
@@ -39,7 +39,7 @@ PIECES = st.sampled_from(
 @given(st.lists(st.one_of(PIECES, st.binary(max_size=20)), max_size=12))
 def test_the_control_port_survives_anything(pieces: list[bytes]) -> None:
     async def scenario() -> None:
-        server = ControlServer(Api(Exchange(), Guard(None), lambda: 0.0, lambda: 0.0), Limits(200, 200))
+        server = HttpServer(Api(Dispatcher(), Authenticator(None), lambda: 0.0, lambda: 0.0), Limits(200, 200))
         client = Client(server)
         for piece in pieces:
             reply = client.send(piece)

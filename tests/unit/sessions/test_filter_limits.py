@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from gripproxy.grip import filters, patch
+from gripproxy.delivery import turns as turns_module
+from gripproxy.grip import filters, json_patch
 from gripproxy.grip.item import Item, MessageFormat, ResponseFormat, StreamFormat
+from gripproxy.grip.item_cache import OUTPUT_MAX
 from gripproxy.grip.response import Response
-from gripproxy.grip.shared import OUTPUT_MAX
-from gripproxy.sessions import turns as turns_module
+from gripproxy.grip.template import Template
 from gripproxy.sessions.response import ResponseHold, ResponseTerms
 from gripproxy.sessions.stream import StreamHold, StreamTerms
-from tests.unit.sessions.doubles import Client, House, Socket, Want, chunks, text, want
-from tests.unit.sessions.test_reliable import Stream, held
-from tests.unit.sessions.test_reliable_socket import QUESTION, Talk, event, item, messages, subscribe, texts
+from tests.support.session_doubles import Client, House, Socket, Want, chunks, text, want
+from tests.unit.sessions.test_reliable_stream import Stream, held
+from tests.unit.sessions.test_reliable_websocket import QUESTION, Talk, event, item, messages, subscribe, texts
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ class Counted:
 def stream(house: House, meta: dict[bytes, bytes], *wanted: Want, debug: bool = False) -> Client:
     client = Client()
     terms = StreamTerms(None, meta, None, b"http://h/x", None, b"", debug)
-    StreamHold(client, house.keeper, terms, Response(200, b"OK"), 1).start(
+    StreamHold(client, house.context, terms, Response(200, b"OK"), 1).start(
         wanted or (want(b"ch", None, "var-subst"),), 8
     )
     house.confirm()
@@ -51,7 +52,7 @@ def stream(house: House, meta: dict[bytes, bytes], *wanted: Want, debug: bool = 
 def poll(house: House, body: bytes, *wanted: Want, meta: dict[bytes, bytes] | None = None) -> Client:
     client = Client()
     terms = ResponseTerms(Response(200, b"OK", [], body), 55, meta or {}, None, b"", False)
-    ResponseHold(client, house.keeper, terms, 1).start(wanted or (want(b"ch"),), 8)
+    ResponseHold(client, house.context, terms, 1).start(wanted or (want(b"ch"),), 8)
     house.confirm()
     return client
 
@@ -82,7 +83,7 @@ class TestShared:
         self, house: House, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         clients = [stream(house, {b"m": name, b"other": b"%d" % n}) for n, name in enumerate([b"a", b"a", b"b"] * 20)]
-        rendered = Counted(monkeypatch, filters.Template, "render")
+        rendered = Counted(monkeypatch, Template, "render")
         parsed = Counted(monkeypatch, filters, "Template")
         for content in (b"for %(m)s", b"again %(m)s"):
             house.publish(text(content))
@@ -104,11 +105,11 @@ class TestShared:
         assert turns > 10
         assert parsed.count == 1
         assert [client.take() for client in clients] == [[chunks(b"for a")]] * 20
-        assert not house.keeper.sharing.entries
+        assert not house.context.sharing.entries
 
     def test_equal_bodies_are_patched_once(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
         clients = [poll(house, b'{"n":%d}' % (n % 2)) for n in range(40)]
-        applied = Counted(monkeypatch, patch.Patch, "apply")
+        applied = Counted(monkeypatch, json_patch.Patch, "apply")
         house.publish(patching({"op": "add", "path": "/b", "value": []}))
         house.turns.run_all()
         assert applied.count == 2
@@ -185,14 +186,14 @@ class TestRefused:
         clients = [poll(house, HELD) for _ in range(3)]
         house.publish(patching(*TOO_MUCH))
         house.pass_time(1)
-        house.updates.run()
+        house.scheduler.run()
         assert [client.take() for client in clients] == [[("retry", ())]] * 3
         assert house.reports == [(b"ch", "body-patch: patch of more than 500000 units of work", 3)]
 
     def test_a_long_poll_with_ids_lacks_the_item(self, house: House) -> None:
         client = poll(house, HELD, want(b"ch", b"1"))
         house.publish(patching(*TOO_MUCH, id=b"2", prev=b"1"))
-        house.updates.run()
+        house.scheduler.run()
         assert client.take() == [("retry", ((b"ch", b"1"),))]
         assert client.because == ((b"ch", b"2"),)
         assert house.table.ledger.gaps == 1
@@ -201,10 +202,10 @@ class TestRefused:
         """It still names the old id: one more question about the same item would be one for ever."""
         client = poll(house, HELD, want(b"ch", b"1"))
         house.publish(patching(*TOO_MUCH, id=b"2", prev=b"1"))
-        house.updates.run()
+        house.scheduler.run()
         again = Client()
         terms = ResponseTerms(Response(200, b"OK", [], HELD), 55, {}, None, b"", False)
-        hold = ResponseHold(again, house.keeper, terms, 2, client.because)
+        hold = ResponseHold(again, house.context, terms, 2, client.because)
         hold.start((want(b"ch", b"1"),), 8)
         house.confirm(b"2")
         assert again.take() == []

@@ -7,7 +7,7 @@ import pytest
 from gripproxy.sessions.hold import Hold
 from gripproxy.sessions.response import ResponseHold
 from gripproxy.sessions.stream import StreamHold
-from tests.unit.sessions.doubles import House, want
+from tests.support.session_doubles import House, want
 from tests.unit.sessions.test_response import held
 from tests.unit.sessions.test_stream import opened
 
@@ -29,8 +29,8 @@ def test_a_hold_has_no_dict(house: House) -> None:
 
 def test_a_client_that_leaves_takes_everything_along(house: House) -> None:
     stream = opened(house, want(b"a"), want(b"b"))
-    stream.hold.leave()
-    stream.hold.leave()
+    stream.hold.client_lost()
+    stream.hold.client_lost()
     assert stream.hold.over
     assert stream.hold.subscriptions == ()
     assert len(house.table) == 0
@@ -39,6 +39,6 @@ def test_a_client_that_leaves_takes_everything_along(house: House) -> None:
 
 def test_nothing_begins_once_it_is_over(house: House) -> None:
     poll = held(house, want(b"ch"))
-    poll.hold.leave()
+    poll.hold.client_lost()
     poll.hold.start([want(b"other")], 8)
     assert len(house.table) == 0

@@ -6,11 +6,13 @@ from collections.abc import Hashable
 
 import pytest
 
+from gripproxy.delivery.channel import Subscription
 from gripproxy.grip.item import Item, MessageFormat, StreamFormat
 from gripproxy.pipe import CONFLICT, STREAM
-from gripproxy.sessions.channels import Subscription
-from gripproxy.sessions.recovery import FOLLOWS, GAP, REPEATED, RETRIES, Recovery, check
-from tests.unit.sessions.doubles import House, Want, close, text, want
+from gripproxy.sessions.item_order import FOLLOWS, GAP, REPEATED, check
+from gripproxy.sessions.recovery import RETRIES, Recovery
+from gripproxy.sessions.recovery_states import State
+from tests.support.session_doubles import House, Want, close, text, want
 
 HINT = Item(b"ch", stream=StreamFormat("hint"))
 
@@ -23,7 +25,7 @@ class Session:
 
     def __init__(self, house: House, *channels: Want, quiet: float = 120) -> None:
         self.house = house
-        self.keeper = house.keeper
+        self.context = house.context
         self.subscriptions: tuple[Subscription, ...] = ()
         self.unconfirmed = 0
         self.over = False
@@ -36,11 +38,11 @@ class Session:
         house.table.subscribe(self, channels or (want(b"ch", b"1"),))
 
     @property
-    def update_key(self) -> Hashable:
+    def request_key(self) -> Hashable:
         return None
 
     @property
-    def update_lane(self) -> Hashable:
+    def backend_key(self) -> Hashable:
         return None
 
     def action_of(self, item: Item) -> str | None:
@@ -49,7 +51,7 @@ class Session:
     def on_confirmed(self) -> None:
         self.recovery.listen()
         self.recovery.wait()
-        self.recovery.look()
+        self.recovery.verify()
 
     def deliver(self, subscription: Subscription, item: Item) -> bool:
         return self.recovery.deliver(subscription, item)
@@ -62,18 +64,22 @@ class Session:
         self.log.append(item.stream.content if item.stream.action == "send" else item.stream.action.encode())
         return True
 
-    def ask(self) -> None:
-        if self.recovery.begin():
-            self.repeat()
+    def query(self) -> None:
+        if self.recovery.begin(None):
+            self.asked.append(self.recovery.last_ids())
 
-    def quiet(self) -> None:
-        self.ask()
-
-    def repeat(self) -> None:
-        self.asked.append(self.recovery.last_ids())
+    def abort_on_defect(self) -> None:
+        raise AssertionError("an unexpected exception")
 
     def update(self) -> None:
-        self.ask()
+        self.recovery.granted()
+
+    def ask(self) -> None:
+        """A query is due, and has its turn."""
+        self.recovery.due()
+        if self in self.house.scheduler:
+            self.house.scheduler.discard(self)
+            self.update()
 
     # what a test does
 
@@ -92,14 +98,12 @@ class Session:
             for subscription in self.subscriptions:
                 if subscription.channel.name == channel[0]:
                     subscription.prev_id = channel[2]
-        return self.recovery.settle(unnamed)
+        return self.recovery.answered(unnamed)
 
     @property
     def waits(self) -> bool:
-        """The session is in the queue of those that are to ask; it is taken out of it."""
-        waits = len(self.house.updates) == 1
-        self.house.updates.discard(self)
-        return waits
+        """A query waits for its turn."""
+        return self in self.house.scheduler
 
 
 @pytest.fixture
@@ -186,7 +190,7 @@ class TestQuestions:
 
     def test_one_that_was_asked_before_something_was_lost_is_asked_again(self, house: House) -> None:
         session = self.asking(house)
-        session.update()
+        session.ask()
         assert len(session.asked) == 1
         session.answer(want(b"ch", b"1"))
         assert session.waits
@@ -234,7 +238,7 @@ class TestQuestions:
             session.asked.clear()
             assert session.recovery.retry()
             house.pass_time(pause)
-            session.recovery.want()
+            session.recovery.due()
             assert not session.waits
             assert session.asked == []
             house.pass_time(1)
@@ -244,7 +248,7 @@ class TestQuestions:
     def test_the_end_forgets_all(self, house: House) -> None:
         session = self.asking(house)
         session.recovery.retry()
-        session.recovery.end()
+        session.recovery.close()
         assert len(house.wheel) == 0
 
 
@@ -263,7 +267,8 @@ class TestUnnamed:
         session = Session(house).confirmed()
         house.publish(text(b"nine", b"9", b"8"))
         session.ask()
-        assert not session.answer(unnamed=(b"ch",))
+        assert session.answer(unnamed=(b"ch",))
+        assert session.recovery.state is State.BACKING_OFF
         assert not session.waits
         assert house.sent == []
 
@@ -271,14 +276,25 @@ class TestUnnamed:
         session = Session(house).confirmed()
         session.ask()
         house.publish(text(b"nine", b"9", b"8"))
-        assert not session.answer(unnamed=(b"ch",))
+        assert session.answer(unnamed=(b"ch",))
+        assert session.recovery.state is State.BACKING_OFF
         assert not session.waits
+
+    def test_too_often_with_something_missing(self, house: House) -> None:
+        session = Session(house).confirmed()
+        house.publish(text(b"nine", b"9", b"8"))
+        for pause in RETRIES:
+            session.ask()
+            assert session.answer(unnamed=(b"ch",))
+            house.pass_time(pause + 1)
+        session.ask()
+        assert not session.answer(unnamed=(b"ch",))
 
 
 class TestLook:
     def test_twice_before_an_answer_believes_nobody(self, house: House) -> None:
         session = Session(house).confirmed(b"9")
-        session.recovery.look()
+        session.recovery.verify()
         assert session.waits
         house.take()
         session.ask()
@@ -293,13 +309,15 @@ class TestQuietTime:
         for n in range(2, 6):
             house.pass_time(9)
             house.publish(text(b"x", b"%d" % n, b"%d" % (n - 1), channel=b"a"), text(b"-", channel=b"c"))
-        assert session.asked == [((b"a", b"4"), (b"b", b"1"))]
+        assert session.waits
+        session.ask()
+        assert session.asked == [((b"a", b"5"), (b"b", b"1"))]
 
     def test_begins_anew_when_all_had_an_item(self, house: House) -> None:
         session = Session(house, want(b"a", b"1"), want(b"b", b"1"), quiet=30).confirmed()
         house.pass_time(20)
         house.publish(text(b"x", b"2", b"1", channel=b"a"), text(b"y", b"2", b"1", channel=b"b"))
         house.pass_time(29)
-        assert session.asked == []
+        assert not session.waits
         house.pass_time(2)
-        assert len(session.asked) == 1
+        assert session.waits

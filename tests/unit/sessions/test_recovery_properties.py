@@ -19,9 +19,10 @@ from gripproxy.grip.headers import Headers
 from gripproxy.grip.item import Item, MessageFormat, StreamFormat
 from gripproxy.grip.response import Response
 from gripproxy.sessions.recovery import Recovering
-from tests.unit.sessions.doubles import House, want
-from tests.unit.sessions.test_reliable import Stream
-from tests.unit.sessions.test_reliable_socket import Talk, event
+from gripproxy.sessions.recovery_states import State
+from tests.support.session_doubles import House, want
+from tests.unit.sessions.test_reliable_stream import Stream
+from tests.unit.sessions.test_reliable_websocket import Talk, event
 
 CHANNELS = (b"a", b"b")
 LastIds = tuple[tuple[bytes, bytes], ...]
@@ -45,10 +46,12 @@ class World(ABC):
     """The truth and its backend, one session, and everything on its way between them."""
 
     def __init__(self, held_before: int, unseen: int, told: bool) -> None:
-        """``held_before`` items of each channel are in the opening; ``unseen`` more were published before the
-        subscription, which the handler knows if it was ``told``."""
+        """``held_before`` items of each channel are in the opening.
+
+        ``unseen`` more were published before the subscription, which the handler knows if it was ``told``.
+        """
         self.house = House(10**9)
-        self.house.keeper.queue_max = 3
+        self.house.context.queue_max = 3
         self.truth: dict[bytes, list[bool]] = {channel: [True] * held_before for channel in CHANNELS}
         """Whether each item has content for this kind of client."""
         self.had: dict[bytes, int] = dict.fromkeys(CHANNELS, held_before)
@@ -90,10 +93,13 @@ class World(ABC):
     def answer_with(self, found: dict[bytes, list[int]], last: dict[bytes, int], way: int) -> None: ...
     @abstractmethod
     def fail(self) -> None: ...
+    @abstractmethod
     def recover(self) -> None:
         """The worker knows that items were lost."""
-        self.house.updates.add(self.session)
 
+    @property
+    @abstractmethod
+    def state(self) -> State: ...
     @abstractmethod
     def block(self, blocked: bool) -> None: ...
     @abstractmethod
@@ -140,7 +146,7 @@ class World(ABC):
     def turn(self, seconds: float) -> None:
         self.house.clock.now += seconds
         self.house.wheel.advance(self.house.clock.now)
-        self.house.updates.run()
+        self.house.scheduler.run()
 
     def look(self) -> None:
         """The backend reads its database for the answer to come."""
@@ -192,6 +198,8 @@ class World(ABC):
             due = self.due(channel, len(self.truth[channel]))
             assert got == due[: len(got)], f"{channel!r}: the client has {got}, the truth is {due}"
         assert not self.session.over
+        queued = self.state in (State.QUEUED, State.RETRY_QUEUED)
+        assert (self.session in self.house.scheduler) == queued, f"in the scheduler or not, in state {self.state.name}"
 
     def due(self, channel: bytes, end: int) -> list[int]:
         """Which items before ``end`` are for the client, and not in its opening."""
@@ -250,6 +258,13 @@ class StreamWorld(World):
 
     def fail(self) -> None:
         self.stream.answer(None)
+
+    def recover(self) -> None:
+        self.stream.hold.recover()
+
+    @property
+    def state(self) -> State:
+        return self.stream.hold._recovery.state
 
     def other(self, way: int) -> None:
         pass
@@ -329,6 +344,10 @@ class SocketWorld(World):
 
     def recover(self) -> None:
         self.reliable.recover()
+
+    @property
+    def state(self) -> State:
+        return self.reliable.recovery.state
 
     def block(self, blocked: bool) -> None:
         if blocked:

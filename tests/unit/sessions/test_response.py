@@ -11,7 +11,7 @@ from gripproxy.grip.filters import AskAnswer
 from gripproxy.grip.item import Item, ResponseFormat
 from gripproxy.grip.response import Response
 from gripproxy.sessions.response import ResponseHold, ResponseTerms, merge
-from tests.unit.sessions.doubles import Client, House, Want, answer, text, want
+from tests.support.session_doubles import Client, House, Want, answer, text, want
 
 HELD = Response(200, b"OK", [(b"Content-Type", b"application/json"), (b"X-Held", b"1")], b'{"n":1}\n')
 
@@ -34,7 +34,7 @@ class Poll:
     ) -> None:
         self.client = Client()
         terms = ResponseTerms(HELD, timeout, meta or {}, None, b"", debug)
-        self.hold = ResponseHold(self.client, house.keeper, terms, 1)
+        self.hold = ResponseHold(self.client, house.context, terms, 1)
         self.hold.start(wanted or (want(b"ch"),), 8)
 
     def take(self) -> list[Any]:
@@ -169,7 +169,7 @@ class TestIds:
         poll = held(house, want(b"ch", b"5"))
         house.publish(answer(b"five", b"5", b"4"))
         assert poll.take() == []
-        assert len(house.updates) == 0
+        assert len(house.scheduler) == 0
 
     @pytest.mark.parametrize("prev_id", [b"6", None])
     def test_a_gap_is_repaired_with_the_next_batch(self, house: House, prev_id: bytes | None) -> None:
@@ -177,9 +177,9 @@ class TestIds:
         house.publish(answer(b"seven", b"7", prev_id))
         assert poll.take() == []
         assert house.armed == [0.1]
-        house.updates.run()
+        house.scheduler.run()
         assert poll.take() == [("retry", ((b"ch", b"5"),))]
-        assert len(house.updates) == 0
+        assert len(house.scheduler) == 0
 
     def test_without_prev_id_everything_is_taken(self, house: House) -> None:
         poll = held(house)
@@ -249,10 +249,10 @@ class TestFilters:
         assert poll.take() == [("retry", ((b"ch", b"6"),))]
 
     def test_an_item_that_finds_no_place_is_had_from_the_backend(self, house: House) -> None:
-        house.keeper.queue_max = 1
+        house.context.queue_max = 1
         poll = held(house, want(b"ch", b"5", "http-check"), meta=CHECK)
         house.publish(*(answer(b"%d" % n, b"%d" % n, b"%d" % (n - 1)) for n in (6, 7, 8)))
-        assert len(house.updates) == 1
+        assert len(house.scheduler) == 1
         assert [subscription.prev_id for subscription in poll.hold.subscriptions] == [b"7"]
 
     def test_content_that_was_prepared_for_other_filters_is_skipped(self, house: House) -> None:
@@ -271,9 +271,9 @@ class TestEnds:
     def test_the_client_leaves(self, house: House) -> None:
         poll = held(house, want(b"ch", b"5"))
         house.publish(answer(b"seven", b"7", b"6"))
-        poll.hold.leave()
-        poll.hold.leave()
-        assert (len(house.table), len(house.wheel), len(house.updates)) == (0, 0, 0)
+        poll.hold.client_lost()
+        poll.hold.client_lost()
+        assert (len(house.table), len(house.wheel), len(house.scheduler)) == (0, 0, 0)
         house.publish(respond(b"x"))
         poll.hold.update()
         assert poll.take() == []
@@ -288,7 +288,7 @@ class TestEnds:
 
     def test_one_that_is_over_before_it_began_asks_for_nothing(self, house: House) -> None:
         client = Client()
-        hold = ResponseHold(client, house.keeper, ResponseTerms(HELD, 55, {}, None, b"", False), 1)
+        hold = ResponseHold(client, house.context, ResponseTerms(HELD, 55, {}, None, b"", False), 1)
         hold.drain()
         hold.start([want(b"ch")], 8)
         assert client.take() == [("respond", HELD)]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gripproxy.buffers import HIGH_WATER
+from gripproxy.delivery.send_buffers import HIGH_WATER
 from gripproxy.grip.instruct import KeepAlive
 from gripproxy.grip.item import Item, StreamFormat
 from gripproxy.grip.response import Response
 from gripproxy.sessions.stream import OPENED, StreamHold, StreamTerms
-from tests.unit.sessions.doubles import Client, House, Want, answer, chunks, close, text, want
+from tests.support.session_doubles import Client, House, Want, answer, chunks, close, text, want
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ class Stream:
         self.client = Client(chunked)
         terms = StreamTerms(keep_alive, meta or {}, None, b"http://h/", None, b"", debug)
         opening = opening or Response(200, b"OK", [], b"hello")
-        self.hold = StreamHold(self.client, house.keeper, terms, opening, 1)
+        self.hold = StreamHold(self.client, house.context, terms, opening, 1)
         self.hold.start(wanted or (want(b"ch"),), 8)
 
     def take(self) -> list[Any]:
@@ -79,9 +79,9 @@ class TestOpening:
     def test_only_so_many_wait(self, house: House) -> None:
         stream = Stream(house, want(b"a"), want(b"b"))
         house.table.confirmed(b"a", 1, None)
-        house.publish(*[text(b"x", channel=b"a")] * (house.keeper.queue_max + 1))
+        house.publish(*[text(b"x", channel=b"a")] * (house.context.queue_max + 1))
         house.table.confirmed(b"b", 2, None)
-        assert stream.take() == [BEGIN, *[chunks(b"x")] * house.keeper.queue_max]
+        assert stream.take() == [BEGIN, *[chunks(b"x")] * house.context.queue_max]
 
     def test_only_so_many_bytes_wait(self, house: House) -> None:
         stream = Stream(house, want(b"a"), want(b"b"))
@@ -292,7 +292,7 @@ class TestKeepAlive:
     def test_it_goes_out_at_intervals(self, house: House) -> None:
         stream = opened(house, keep_alive=KeepAlive(b"ping", "interval", 10))
         assert self.times(house, stream, 30) == pytest.approx([9.55, 19.15, 28.75], abs=0.12)
-        assert house.keeper.keep_alives == 3
+        assert house.context.keep_alives == 3
 
     def test_items_do_not_move_an_interval(self, house: House) -> None:
         stream = opened(house, keep_alive=KeepAlive(b"ping", "interval", 10))
@@ -306,16 +306,16 @@ class TestKeepAlive:
 
     @pytest.mark.parametrize("mode", ["idle", "interval"])
     def test_it_is_at_most_a_second_early(self, house: House, mode: Any) -> None:
-        house.keeper.random = lambda: 0.999999
+        house.context.random = lambda: 0.999999
         stream = opened(house, keep_alive=KeepAlive(b"ping", mode, 10))
         assert self.times(house, stream, 15) == pytest.approx([9.1], abs=0.1)
-        house.keeper.random = lambda: 0.0
+        house.context.random = lambda: 0.0
         stream = opened(house, keep_alive=KeepAlive(b"ping", mode, 10))
         assert self.times(house, stream, 15) == pytest.approx([10.0], abs=0.1)
 
     def test_a_second_may_be_next_to_nothing(self, house: House) -> None:
         """One a tick at most, however short the interval is."""
-        house.keeper.random = lambda: 0.999999
+        house.context.random = lambda: 0.999999
         stream = opened(house, keep_alive=KeepAlive(b"ping", "interval", 1))
         house.pass_time(1)
         assert 5 <= len(stream.take()) <= 20
@@ -327,7 +327,7 @@ class TestKeepAlive:
 
     def test_none_once_it_is_over(self, house: House) -> None:
         stream = opened(house, keep_alive=KeepAlive(b"ping", "idle", 5))
-        stream.hold.leave()
+        stream.hold.client_lost()
         assert len(house.wheel) == 0
         house.pass_time(20)
         assert stream.take() == []
@@ -336,8 +336,8 @@ class TestKeepAlive:
 class TestEnds:
     def test_the_client_leaves(self, house: House) -> None:
         stream = opened(house)
-        stream.hold.leave()
-        stream.hold.leave()
+        stream.hold.client_lost()
+        stream.hold.client_lost()
         house.publish(text(b"x"))
         assert stream.take() == []
         assert len(house.table) == 0
@@ -360,7 +360,7 @@ class TestEnds:
     def test_one_that_is_over_before_it_began_asks_for_nothing(self, house: House) -> None:
         client = Client()
         terms = StreamTerms(None, {}, None, b"", None, b"", False)
-        hold = StreamHold(client, house.keeper, terms, Response(200, b"OK"), 1)
+        hold = StreamHold(client, house.context, terms, Response(200, b"OK"), 1)
         hold.drain()
         hold.start([want(b"ch")], 8)
         assert client.take() == [("unavailable",)]

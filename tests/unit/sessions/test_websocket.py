@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
+from gripproxy.grip.close_frame import close_payload
 from gripproxy.grip.control import Subscribe
-from gripproxy.grip.deflate import Parameters, negotiate
 from gripproxy.grip.filters import AskAnswer
-from gripproxy.grip.frames import BINARY, CLOSE, CONT, PING, PONG, TEXT, FrameParser, close_payload
+from gripproxy.grip.frames import BINARY, CLOSE, CONT, PING, PONG, TEXT, FrameParser
 from gripproxy.grip.item import Item, MessageFormat, StreamFormat
+from gripproxy.grip.permessage_deflate import Parameters, negotiate
 from gripproxy.pipe import UNSUBSCRIBE
 from gripproxy.sessions.websocket import CLOSE_TIMEOUT
-from tests.unit.sessions.doubles import House, Socket, message
+from tests.support.session_doubles import House, Socket, message
 
 NORMAL = close_payload(1000)
 GONE = close_payload(1001)
@@ -229,7 +230,7 @@ class TestChannelsNotConfirmed:
 
     def test_drop_both_sides_after_a_time(self, socket: Socket) -> None:
         socket.backend(b'c:{"type":"subscribe","channel":"ch"}')
-        socket.house.pass_time(socket.house.keeper.confirm_timeout - 0.1)
+        socket.house.pass_time(socket.house.context.confirm_timeout - 0.1)
         assert socket.heard() == []
         socket.house.pass_time(0.2)
         assert socket.heard() == [("drop", "a subscription was not confirmed by the handler in time")]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gripproxy.grip.frames import CLOSE, PONG, TEXT, close_payload
+from gripproxy.grip.close_frame import close_payload
+from gripproxy.grip.frames import CLOSE, PONG, TEXT
 from gripproxy.grip.item import Item, MessageFormat
 from gripproxy.sessions.websocket import CLOSE_TIMEOUT
-from tests.unit.sessions.doubles import Socket, message
+from tests.support.session_doubles import Socket, message
 
 NORMAL = close_payload(1000)
 GONE = close_payload(1001)

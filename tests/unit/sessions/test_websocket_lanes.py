@@ -12,10 +12,10 @@ import pytest
 from gripproxy.grip.control import Subscribe
 from gripproxy.grip.frames import TEXT, FrameParser
 from gripproxy.grip.item import Item, MessageFormat
-from gripproxy.sessions.figures import Figures
-from gripproxy.sessions.sides import SocketTerms
 from gripproxy.sessions.websocket import WebSocketSession
-from tests.unit.sessions.doubles import House, Transport
+from gripproxy.sessions.websocket_interfaces import SocketTerms
+from gripproxy.stats.counters import RouteCounters
+from tests.support.session_doubles import House, Transport
 
 PIECE = b"x" * 100
 
@@ -27,13 +27,13 @@ class Outlet:
         self.transport = Transport()
         self.ended: list[str] = []
 
-    def end(self) -> None:
+    def close(self) -> None:
         self.ended.append("end")
 
-    def drop(self, why: str) -> None:
+    def abort(self, why: str) -> None:
         self.ended.append("drop")
 
-    def cut(self, why: str) -> None:
+    def abort_slow(self, why: str) -> None:
         self.ended.append("cut")
 
     def read(self, go: bool) -> None:
@@ -52,9 +52,9 @@ class Socket:
     def __init__(self) -> None:
         self.house = House(buffer_max=1000)
         self.outlet = Outlet()
-        terms = SocketTerms(b"", 20, 5, (), None, b"", False, Figures())
+        terms = SocketTerms(b"", 20, 5, (), None, b"", False, RouteCounters())
         outlet: Any = self.outlet
-        self.session = WebSocketSession(outlet, self.house.keeper, terms, b"cid", 1, b"ws://localhost/", None)
+        self.session = WebSocketSession(outlet, self.house.context, terms, b"cid", 1, b"ws://localhost/", None)
         self.session.control(Subscribe(b"ch", (), None))
         self.house.confirm()
 

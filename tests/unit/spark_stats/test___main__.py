@@ -6,10 +6,10 @@ import pathlib
 
 import pytest
 
-from gripproxy.stats_source import QUEUE
+from gripproxy.stats.subscriber import QUEUE
 from spark_stats.__main__ import _parser, main
 from spark_stats.recording import Limits
-from tests.unit.spark_stats.doubles import opened, recording, tnet
+from tests.support.spark_doubles import opened, recording, tnet
 
 
 def test_the_defaults_are_those_of_the_parts() -> None:
@@ -34,7 +34,6 @@ def test_never_and_at_once() -> None:
         (["record", "x", "--into", "d", "--segment-size", "inf"], "expected a number above 0"),
         (["record", "x", "--into", "d", "--queue", "0"], "expected a whole number from 1"),
         (["record", "x", "--into", "d", "--sync", "-1"], "expected seconds from 0, or never"),
-        (["prepare", "--again", "--remove"], "not allowed with argument --again"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spark_stats.batch import Batch
 from spark_stats.journal import Frame
 from spark_stats.schema import MAX_FIGURE, MOST, SCHEMA
-from tests.unit.spark_stats.doubles import NOON, json, tnet
+from tests.support.spark_doubles import NOON, json, tnet
 
 RECORDERS_OWN = ("session", "seq", "received_at", "elapsed", "endpoint", "event")
 

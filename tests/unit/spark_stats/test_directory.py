@@ -7,13 +7,13 @@ import pathlib
 
 import pytest
 
-from spark_stats.directory import Busy, Directory
+from spark_stats.directory import Directory, DirectoryInUse
 
 
 def test_two_recorders_in_one_folder_are_refused(tmp_path: pathlib.Path) -> None:
     first, second = Directory(tmp_path / "record"), Directory(tmp_path / "record")
     first.lock()
-    with pytest.raises(Busy, match=rf"another recorder \(process {os.getpid()}\) writes into .*record"):
+    with pytest.raises(DirectoryInUse, match=rf"another recorder \(process {os.getpid()}\) writes into .*record"):
         second.lock()
     first.unlock()
     second.lock()

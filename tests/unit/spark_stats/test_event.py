@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_stats.event import MAX_DEPTH, Malformed, parse, plain
-from tests.unit.spark_stats.doubles import json, tnet
+from tests.support.spark_doubles import json, tnet
 
 
 def test_both_formats() -> None:

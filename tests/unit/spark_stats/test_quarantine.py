@@ -11,7 +11,7 @@ import pytest
 from spark_stats import quarantine
 from spark_stats.journal import Frame
 from spark_stats.quarantine import MAX_HEAD, PERIOD, SAMPLES, Quarantine
-from tests.unit.spark_stats.doubles import NOON, opened
+from tests.support.spark_doubles import NOON, opened
 
 
 def frame(elapsed: int = 0) -> Frame:

@@ -13,9 +13,9 @@ import orjson
 import pytest
 
 from spark_stats import segment
-from spark_stats.directory import Directory
+from spark_stats.directory import Directory, sync_folder
 from spark_stats.recording import Limits, RecordError, Recording
-from tests.unit.spark_stats.doubles import NOON, SECOND, FakeClock, opened, recording, rows, tnet
+from tests.support.spark_doubles import NOON, SECOND, FakeClock, opened, recording, rows, tnet
 
 THERE = "tcp://there"
 
@@ -34,7 +34,8 @@ def actions(root: pathlib.Path) -> list[str]:
 
 def facts(root: pathlib.Path, action: str) -> dict[str, Any]:
     (row,) = [row for row in rows(root, "recorder") if row["action"] == action]
-    return row | orjson.loads(row.get("extra", "{}"))
+    extra: dict[str, Any] = orjson.loads(row.get("extra", "{}"))
+    return row | extra
 
 
 def journals(root: pathlib.Path) -> list[pathlib.Path]:
@@ -179,7 +180,6 @@ class TestCrash:
         first = recording(tmp_path)
         first.take(THERE, [*activity(1, 2), tnet("conn", id="x")])
         left = iter(range(renamed))
-        sync_folder = segment.sync_folder
 
         def dies(path: pathlib.Path) -> None:
             """Stands in the way right behind each rename."""

@@ -16,7 +16,7 @@ from spark_stats.batch import Batch
 from spark_stats.journal import Frame
 from spark_stats.schema import SCHEMA
 from spark_stats.segment import MAX_TYPES, Segments
-from tests.unit.spark_stats.doubles import NOON, json, opened, rows, tnet
+from tests.support.spark_doubles import NOON, json, opened, rows, tnet
 
 
 def table(*numbers: int, event: str = "activity") -> pa.Table:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from spark_stats.directory import Directory
 from spark_stats.survey import survey
-from tests.unit.spark_stats.doubles import recording, tnet
+from tests.support.spark_doubles import recording, tnet
 
 
 def recorded(root: pathlib.Path) -> list[pathlib.Path]:

@@ -7,18 +7,18 @@ import re
 import pytest
 from rich.console import Console
 
-from gripproxy.grip.stats import encode
-from gripproxy.top.picture import Picture
+from gripproxy.grip.stats_format import encode
+from gripproxy.live.model import LiveModel
+from gripproxy.live.snapshot import Snapshot
 from gripproxy.top.screen import MEANINGS, MIN_HEIGHT, MIN_WIDTH, plain, screen, text_of
-from gripproxy.top.snapshot import Snapshot
 from gripproxy.top.view import TABLES, View
 
 A = "ipc:///run/gripproxy/pushpin-stats"
 
 
-def picture(channels: int = 3, endpoints: tuple[str, ...] = (A,)) -> Picture:
+def picture(channels: int = 3, endpoints: tuple[str, ...] = (A,)) -> LiveModel:
     """Seen for ten seconds, the last two of them since the snapshot before."""
-    picture = Picture(endpoints, 90)
+    picture = LiveModel(endpoints, 90)
     picture.connected(A, 90)
     picture.snapshot(98)
 
@@ -136,7 +136,7 @@ def test_sockets_and_their_troubles() -> None:
     seen.disconnected(A, 100)
     drawn = lines(seen.snapshot(103), View(), 100, 40)
     assert drawn[1] == " ○ lost for 3 s, waiting; figures are from before  ipc:///run/gripproxy/pushpin-stats"
-    alone = Picture([A], 0)
+    alone = LiveModel([A], 0)
     alone.connected(A, 0)
     assert lines(alone.snapshot(5), View())[1].startswith(" ● connected for 5 s, nothing has come yet")
     alone.take(A, b"x", 5)
@@ -146,7 +146,7 @@ def test_sockets_and_their_troubles() -> None:
 
 
 def test_what_limits_the_truth() -> None:
-    seen = Picture([A], 0, channels=10, present=2)
+    seen = LiveModel([A], 0, channels=10, present=2)
     seen.connected(A, 0)
     for number in range(30):
         event = {"from": b"pushpin-handler_1", "id": b"%d" % number, "type": b"ws", "ttl": 120}
@@ -172,7 +172,7 @@ def test_what_limits_the_truth() -> None:
 
 
 def test_nothing() -> None:
-    shot = Picture([A], 0).snapshot(1)
+    shot = LiveModel([A], 0).snapshot(1)
     for table in TABLES:
         view = View()
         view.table = table
@@ -180,7 +180,7 @@ def test_nothing() -> None:
 
 
 def test_names_from_outside_are_harmless() -> None:
-    seen = Picture([A], 0)
+    seen = LiveModel([A], 0)
     for channel in (b"\x1b[2J\x07\r\n", b"[bold]x[/bold]", "日本".encode() * 80):
         event = {"from": b"i\x1b", "channel": channel, "transport": b"ws-message", "count": 1}
         seen.take(A, encode("message", event, False), 0)
@@ -223,12 +223,12 @@ def test_plain_text() -> None:
     assert list(channels) == ["room-29", "room-28", "and 28 more"]
     assert table(text, "INSTANCE ")["gripproxy-handler_7"][-1] == A
     assert table(text, "WHAT ")["slow-clients"] == ["1", "+1", "1 s", MEANINGS["slow-clients"]]
-    nothing = text_of(plain(Picture([A], 0).snapshot(1), View(), 2), 400)
+    nothing = text_of(plain(LiveModel([A], 0).snapshot(1), View(), 2), 400)
     assert "channels: no channel has subscribers, or items" in nothing
 
 
 def test_plain_text_is_not_cut() -> None:
-    seen = Picture([A], 0)
+    seen = LiveModel([A], 0)
     event = {"from": b"i", "channel": b"c" * 250, "transport": b"ws-message", "count": 1}
     seen.take(A, encode("message", event, False), 0)
     assert "c" * 250 in text_of(plain(seen.snapshot(1), View(), 2), 400)

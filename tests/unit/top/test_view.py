@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gripproxy.grip.stats import encode
-from gripproxy.top.picture import Picture
-from gripproxy.top.snapshot import Snapshot
+from gripproxy.grip.stats_format import encode
+from gripproxy.live.model import LiveModel
+from gripproxy.live.snapshot import Snapshot
 from gripproxy.top.view import SORTS, TABLES, View
 
 
 def snapshot() -> Snapshot:
     """Three channels: a has most subscribers, b most deliveries, C most items; d only subscribers."""
-    picture = Picture(["ipc:///a"], 0)
+    picture = LiveModel(["ipc:///a"], 0)
     picture.connected("ipc:///a", 0)
 
     def say(kind: str, now: float, **fields: bytes | int) -> None:

@@ -23,14 +23,24 @@ class Running:
 running = Running()
 
 
-def expect(*, pushpin: T, ours: T, because: str) -> T:
-    """Return what the running proxy must do where the two differ on purpose.
+def expect(*, pushpin: T, ours: T, pushpin_does: str, ours_does: str, because: str) -> T:
+    """Return the value that the running proxy must show where gripproxy differs from Pushpin on purpose.
 
-    ``because`` is written down in docs/differences.md together with both values as they stand in the source, so pass
-    literals (or names that explain themselves) and one sentence for an operator who comes from Pushpin.
+    The three texts make a row of docs/differences.md, for an operator who comes from Pushpin: pass string literals.
+
+    Args:
+        pushpin: value that Pushpin 1.36 shows.
+        ours: value that gripproxy shows.
+        pushpin_does: sentence on the behaviour of Pushpin 1.36, which is its unnamed subject: "Closes the connection."
+        ours_does: sentence on the behaviour of gripproxy, likewise.
+        because: sentence with the reason for the difference.
+
+    Raises:
+        ValueError: a text is no sentence: it is empty, or ends without a full stop.
     """
-    if not because:
-        raise ValueError("a difference needs its reason")
+    for text in (pushpin_does, ours_does, because):
+        if not text.endswith("."):
+            raise ValueError(f"a difference is described in sentences, not by {text!r}")
     return pushpin if running.proxy == "pushpin" else ours
 
 

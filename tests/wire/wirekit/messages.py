@@ -104,7 +104,7 @@ def request(method: str, uri: str, *headers: str, body: bytes | str = b"", versi
 
 
 def response(status: str, *headers: str, body: bytes | str = b"", version: str = "HTTP/1.1") -> bytes:
-    """Return a response as bytes: ``response("200 OK", "X-A: 1", body="hello\\n")``.
+    r"""Return a response as bytes: ``response("200 OK", "X-A: 1", body="hello\n")``.
 
     ``Content-Length`` is added unless a header line frames the message already, or the status has no body.
     """

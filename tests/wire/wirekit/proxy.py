@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 from tests.wire.wirekit.client import PATIENCE, Aborted, Client, Silence
 from tests.wire.wirekit.expecting import on_pushpin
 

@@ -142,7 +142,7 @@ class Feed:
         self.sock.close(0)
 
     def told(self, timeout: float = PATIENCE) -> bytes:
-        """Return the next subscription message: ``\\x01name`` or ``\\x00name``."""
+        r"""Return the next subscription message: ``\x01name`` or ``\x00name``."""
         if not self.sock.poll(int(timeout * 1000)):
             raise AssertionError("the proxy sent no subscription message")
         return self.sock.recv()

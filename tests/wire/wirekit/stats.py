@@ -87,8 +87,9 @@ class Listener:
         return self.seen[start:]
 
     def find(self, kind: str, timeout: float = PATIENCE, **fields: Any) -> Event:
-        """Return the first event of this type that has these fields (``item_id`` for ``item-id``), and was not found
-        before: in which order events of different types come is chance.
+        """Return the first event of this type that has these fields and was not found yet.
+
+        ``item_id`` stands for ``item-id``. The order of events of different types is chance.
 
         A field that must be absent is None.
         """

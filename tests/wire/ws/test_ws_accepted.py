@@ -22,7 +22,10 @@ def counted() -> bool:
     return expect(
         pushpin=False,
         ours=True,
-        because="A backend may accept a part of what is offered (Content-Bytes-Accepted), as from 1.41 on.",
+        pushpin_does="Ignores `Content-Bytes-Accepted`.",
+        ours_does="Obeys `Content-Bytes-Accepted`: a backend may accept a part of what it is offered, and the rest is "
+        "offered again.",
+        because="The header exists since Pushpin 1.41.",
     )
 
 

@@ -35,8 +35,10 @@ def test_a_long_channel_is_ignored(site: Site, case: str, size: int) -> None:
             else expect(
                 pushpin="long",
                 ours="short",
-                because="A control message that names a channel of more than 1,024 bytes is ignored, counted and "
-                "logged; channel_max allows more.",
+                pushpin_does="Subscribes a WebSocket to a channel of 1,025 bytes.",
+                ours_does="Ignores a control message that names a channel over 1,024 bytes, counts and logs it; "
+                "`channel_max` raises the limit.",
+                because="Every session keeps its channels in memory.",
             )
         )
         assert talk.client.says(first)
@@ -55,6 +57,8 @@ def test_meta_beyond_its_bound_is_ignored(site: Site, case: str) -> None:
         first = expect(
             pushpin="from alice",
             ours="end",
-            because="A control message that makes more than 65,536 bytes of meta is ignored: what was there stays.",
+            pushpin_does="Sets meta of a WebSocket without a limit on their size.",
+            ours_does="Ignores a control message by which meta would exceed 65,536 bytes; the values set before stay.",
+            because="Every session keeps its meta in memory.",
         )
         assert talk.client.says(first)

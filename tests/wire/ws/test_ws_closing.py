@@ -24,7 +24,7 @@ def test_close_of_the_client(site: Site, case: str, code: int | None, reason: st
     with over_http(site, f"/{case}", opened(), events(event("CLOSE", content))) as talk:
         talk.client.close(code, reason)
         assert talk.offer() == [("CLOSE", content)]
-        assert talk.client.closed() == (code if code else answer_without_code(), reason.encode())
+        assert talk.client.closed() == (code or answer_without_code(), reason.encode())
         assert talk.client.dropped()
         assert talk.no_more()
 
@@ -34,7 +34,9 @@ def answer_without_code() -> int | None:
     return expect(
         pushpin=1000,
         ours=None,
-        because="A close frame without a code is answered by one without a code.",
+        pushpin_does="Answers a client's close frame without a code with code 1000.",
+        ours_does="Answers a client's close frame without a code with one that has no code either.",
+        because="A close frame is answered with the code that it has (RFC 6455 §5.5.1).",
     )
 
 
@@ -102,7 +104,9 @@ def test_close_of_the_backend_without_code(site: Site, case: str) -> None:
             expect(
                 pushpin=1000,
                 ours=None,
-                because="A CLOSE event without a code becomes a close frame without a code.",
+                pushpin_does="Turns a CLOSE event without a code into a close frame with code 1000.",
+                ours_does="Turns a CLOSE event without a code into a close frame without a code.",
+                because="The client sees what the backend sent.",
             ),
             b"",
         )
@@ -203,7 +207,11 @@ def test_request_on_a_new_connection_that_the_backend_closes(site: Site, case: s
             if expect(
                 pushpin=False,
                 ours=True,
-                because="Events that a backend has read on a new connection are not sent twice; the client is dropped.",
+                pushpin_does="May send events a second time when the backend reads them on a new connection and closes "
+                "it without a response.",
+                ours_does="Drops the client when the backend reads events on a new connection and closes it without a "
+                "response.",
+                because="The backend may have acted on the events already.",
             ):
                 assert client.dropped()
                 assert backend.count(f"/{case}") == 2
@@ -226,7 +234,13 @@ def test_open_that_is_not_answered(site: Site, case: str, end: object) -> None:
     answer = reject(site, f"/{case}")
     assert answer.line == "502 Bad Gateway"
     assert answer.body == b"Error while proxying to origin.\n"
-    if expect(pushpin=False, ours=True, because="An OPEN that a backend has read is never sent again."):
+    if expect(
+        pushpin=False,
+        ours=True,
+        pushpin_does="May send an OPEN a second time when the backend closes the connection without a response.",
+        ours_does="Sends an OPEN once and answers 502 when the backend closes the connection without a response.",
+        because="The backend may have acted on the OPEN already.",
+    ):
         assert site.backend.count(f"/{case}") == 1
 
 

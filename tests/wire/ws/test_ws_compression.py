@@ -32,7 +32,9 @@ def compresses(extensions: str | None) -> bool:
     expected = expect(
         pushpin=False,
         ours=True,
-        because="allow_compression offers clients permessage-deflate, as from 1.37 on.",
+        pushpin_does="Does not negotiate permessage-deflate; `allow_compression` is unknown.",
+        ours_does="Negotiates permessage-deflate with clients that offer it when `allow_compression` is set.",
+        because="`allow_compression` exists since Pushpin 1.37.",
     )
     assert (extensions or "").startswith("permessage-deflate") == expected, extensions
     return expected
@@ -109,7 +111,9 @@ def test_test_target(site: Site, case: str) -> None:
         if expect(
             pushpin=True,
             ours=False,
-            because="The test target's WebSocket is silent: what it says was published.",
+            pushpin_does="The built-in test target returns to a WebSocket what its client sends.",
+            ours_does="The built-in test target sends nothing on a WebSocket but what is published to its channels.",
+            because="A test then shows what was published and nothing else.",
         ):
             assert client.says("hello")
         for channel in (case, f"{case}-two"):

@@ -69,7 +69,9 @@ def test_more_than_five_filters(site: Site, case: str) -> None:
         if expect(
             pushpin=True,
             ours=False,
-            because="More than five filters on a channel close the WebSocket with 1011, as in 1.41.",
+            pushpin_does="Accepts six filters in a `subscribe`.",
+            ours_does="Closes a WebSocket with 1011 when a `subscribe` has more than five filters.",
+            because="Pushpin 1.41 has this limit.",
         ):
             feed.wait_for(b"\x01" + case.encode())
             publish(site.publisher, case, "x")
@@ -258,7 +260,9 @@ def answer_of_a_detached(code: int) -> int:
     return expect(
         pushpin=1000,
         ours=code,
-        because="A detached client's close frame is answered with its own code, as RFC 6455 §5.5.1 suggests.",
+        pushpin_does="Answers the close frame of a detached client with code 1000.",
+        ours_does="Answers the close frame of a detached client with the client's own code.",
+        because="RFC 6455 §5.5.1 suggests it.",
     )
 
 
@@ -335,7 +339,9 @@ def test_control_frame_that_is_too_long(site: Site, case: str, kind: str) -> Non
         if expect(
             pushpin=False,
             ours=True,
-            because="A ping of more than 125 bytes would break RFC 6455, so a control message with one is ignored.",
+            pushpin_does="Need not ignore a `send-delayed` or `keep-alive` whose ping exceeds 125 bytes.",
+            ours_does="Ignores a `send-delayed` or `keep-alive` whose ping exceeds 125 bytes.",
+            because="A longer ping violates RFC 6455 §5.5.",
         ):
             got = talk.client.next()
             assert (got.opcode, got.payload) == (PING, b"x" * 125)
@@ -357,7 +363,9 @@ def test_what_is_published_after_a_message_behind_the_subscribe_arrives(site: Si
     if not expect(
         pushpin=False,
         ours=True,
-        because="What a client gets behind a subscription is sent only when the subscription counts.",
+        pushpin_does="May send a message that follows a `subscribe` before the subscription is in effect.",
+        ours_does="Sends a message that follows a `subscribe` only when the subscription is in effect.",
+        because="An item published in response to that message would be missed.",
     ):
         return
     for number in range(20):

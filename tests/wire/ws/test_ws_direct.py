@@ -76,7 +76,9 @@ def test_rejection(site: Site, case: str) -> None:
     assert (answer.reason, answer["X-R"], answer["Content-Type"]) == expect(
         pushpin=("", None, None),
         ours=("Short And Stout", "1", "text/plain"),
-        because="A backend's refusal of a WebSocket reaches the client whole, with its reason and headers.",
+        pushpin_does="Relays a backend's refusal of a WebSocket without its reason phrase and headers.",
+        ours_does="Relays a backend's refusal of a WebSocket with its status, reason phrase, headers and body.",
+        because="The client learns why.",
     )
 
 
@@ -121,7 +123,10 @@ def test_backend_that_does_not_grant_the_upgrade(site: Site, case: str, line: st
         assert client.head().line == expect(
             pushpin="101 Switching Protocols",
             ours="502 Bad Gateway",
-            because="A backend's 101 must have Upgrade: websocket and Connection: upgrade (RFC 6455 §4.1).",
+            pushpin_does="Opens the WebSocket when the backend's 101 lacks `Upgrade: websocket` or `Connection: "
+            "upgrade`.",
+            ours_does="Answers 502 when the backend's 101 lacks `Upgrade: websocket` or `Connection: upgrade`.",
+            because="RFC 6455 §4.1 requires both.",
         )
 
 
@@ -143,7 +148,29 @@ def test_backend_with_a_bad_key(site: Site, case: str, line: str) -> None:
         assert client.head().line == expect(
             pushpin="101 Switching Protocols",
             ours="502 Bad Gateway",
-            because="A backend must prove that it read the handshake (RFC 6455 §4.1).",
+            pushpin_does="Opens the WebSocket when the backend's `Sec-WebSocket-Accept` is wrong or missing.",
+            ours_does="Answers 502 when the backend's `Sec-WebSocket-Accept` is wrong or missing.",
+            because="It proves that the backend has read the handshake (RFC 6455 §4.1).",
+        )
+
+
+@covers("8.2 backend fails")
+@pytest.mark.parametrize("offer", ["", "Sec-WebSocket-Protocol: p1"])
+def test_backend_with_a_subprotocol_that_was_not_offered(site: Site, case: str, offer: str) -> None:
+    def answer(exchange: Exchange) -> bytes:
+        accept = f"Sec-WebSocket-Accept: {accept_of(exchange.request['Sec-WebSocket-Key'] or '')}"
+        lines = ("Upgrade: websocket", "Connection: Upgrade", accept, "Sec-WebSocket-Protocol: p2")
+        return response("101 Switching Protocols", *lines)
+
+    site.backend.on(f"/{case}", answer)
+    with site.connect() as client:
+        client.request("GET", f"/{case}", *handshake(), *([offer] if offer else []))
+        assert client.head().line == expect(
+            pushpin="101 Switching Protocols",
+            ours="502 Bad Gateway",
+            pushpin_does="Opens the WebSocket when the backend's 101 has a subprotocol that the client did not offer.",
+            ours_does="Answers 502 when the backend's 101 has a subprotocol that the client did not offer.",
+            because="RFC 6455 §4.1 requires it; a client would drop the WebSocket.",
         )
 
 
@@ -195,7 +222,10 @@ def test_prefix_of_a_fragmented_message(site: Site, case: str) -> None:
         if expect(
             pushpin=True,
             ours=False,
-            because="All fragments of a message without the prefix are discarded, not the first one only.",
+            pushpin_does="Discards only the first fragment of a message without the prefix; a later fragment that "
+            "begins with the prefix is sent.",
+            ours_does="Discards all fragments of a message without the prefix.",
+            because="The prefix decides on the message.",
         ):
             assert client.says("m:still other")
         backend.frame(TEXT, "m:", fin=False)
@@ -240,7 +270,9 @@ def test_pings_are_relayed_and_not_answered(site: Site, case: str, extension: tu
                 assert got.payload == expect(
                     pushpin=b"",
                     ours=b"payload",
-                    because="The payload of a ping or pong is relayed, so that a peer knows the answer to its ping.",
+                    pushpin_does="Relays a ping or pong without its payload.",
+                    ours_does="Relays a ping or pong with its payload.",
+                    because="A peer recognises the pong to its ping by the payload.",
                 )
                 sender.frame(opcode)
                 got = receiver.next()
@@ -258,7 +290,9 @@ def test_ping_between_fragments(site: Site, case: str) -> None:
         if not expect(
             pushpin=False,
             ours=True,
-            because="A client may send a ping between the fragments of a message; it does not cost the connection.",
+            pushpin_does="Drops a client that sends a ping between the fragments of a message.",
+            ours_does="Relays a ping that a client sends between the fragments of a message.",
+            because="RFC 6455 §5.4 allows it.",
         ):
             assert client.dropped()
             return
@@ -306,7 +340,9 @@ def no_code() -> int | None:
     return expect(
         pushpin=1000,
         ours=None,
-        because="A close frame without a code is relayed as it is.",
+        pushpin_does="Relays a backend's close frame without a code with code 1000.",
+        ours_does="Relays a backend's close frame without a code as it is.",
+        because="The client sees what the backend sent.",
     )
 
 
@@ -317,7 +353,7 @@ def test_close_of_the_client(site: Site, case: str, code: int | None, reason: st
         client.close(code, reason)
         assert backend.closed() == (code, reason.encode())
         backend.close(code, reason)
-        assert client.closed() == (code if code else no_code(), reason.encode())
+        assert client.closed() == (code or no_code(), reason.encode())
         assert client.dropped()
 
 
@@ -326,7 +362,7 @@ def test_close_of_the_client(site: Site, case: str, code: int | None, reason: st
 def test_close_of_the_backend(site: Site, case: str, code: int | None, reason: str) -> None:
     with direct(site, f"/{case}", answer=GRIP_ON) as (client, backend):
         backend.close(code, reason)
-        assert client.closed() == (code if code else no_code(), reason.encode())
+        assert client.closed() == (code or no_code(), reason.encode())
         client.close(4002, "echo")
         assert backend.closed() == (4002, b"echo")
         backend.done.set()
@@ -341,7 +377,9 @@ def test_messages_before_the_close_arrive(site: Site, case: str) -> None:
         if expect(
             pushpin=False,
             ours=True,
-            because="Messages that a backend sent before it closed are delivered.",
+            pushpin_does="May lose messages that a backend sends right before its close frame.",
+            ours_does="Delivers messages that a backend sends before its close frame, then the close frame.",
+            because="Frames are delivered in order.",
         ):
             for n in range(20):
                 assert client.says(str(n))
@@ -365,7 +403,9 @@ def test_very_large_messages(site: Site, case: str) -> None:
     passes = expect(
         pushpin=False,
         ours=True,
-        because="Messages of a million bytes pass, both ways, instead of stalling or dropping the connection.",
+        pushpin_does="Stalls or drops the connection at a message of 1,000,000 bytes.",
+        ours_does="Relays messages of 1,000,000 bytes both ways; `ws_message_max` (16 MiB by default) is the limit.",
+        because="RFC 6455 sets no smaller limit.",
     )
     with direct(site, f"/{case}") as (client, backend):
         if passes:
@@ -431,7 +471,9 @@ def test_who_does_not_read_slows_the_other_down(site: Site, case: str, sender: s
     if not expect(
         pushpin=False,
         ours=True,
-        because="A direct WebSocket's back-pressure reaches the sender, and everything arrives once it is read.",
+        pushpin_does="Need not slow down the sender when the receiver does not read.",
+        ours_does="Reads no more from the sender while the receiver does not read; every message arrives in the end.",
+        because="Memory per connection stays bounded, and nothing is lost.",
     ):
         return
     size = 40_002
@@ -482,5 +524,7 @@ def test_forwarded_for(start: Callable[[Setup], Site], case: str) -> None:
         assert talk.backend.request(talk.path)["X-Forwarded-For"] == expect(
             pushpin="10.0.0.1, 127.0.0.1, 127.0.0.1",
             ours="10.0.0.1, 127.0.0.1",
-            because="The peer is appended once to X-Forwarded-For, over HTTP too.",
+            pushpin_does="Appends the client's address twice to `X-Forwarded-For` of WebSocket-over-HTTP requests.",
+            ours_does="Appends the client's address once to `X-Forwarded-For` of WebSocket-over-HTTP requests.",
+            because="There is one proxy on the way.",
         )

@@ -117,7 +117,7 @@ def test_events_of_the_backend(site: Site, case: str) -> None:
     )
     with over_http(site, f"/{case}", opened(), events(*parts)) as talk:
         talk.client.text("go")
-        got = []
+        got: list[tuple[int, bytes]] = []
         while not got or got[-1] != (TEXT, b"end"):
             frame = talk.client.next()
             got.append((frame.opcode, frame.payload))
@@ -250,7 +250,10 @@ def test_long_rejection(site: Site, case: str, size: int) -> None:
     largest = expect(
         pushpin=5_000,
         ours=100_000,
-        because="A refusal with a body of up to 100000 bytes is relayed whole, beyond that it is a 502.",
+        pushpin_does="Relays a refusal of a WebSocket with a body of 5,000 bytes; with 100,000 bytes the connection is "
+        "aborted after the head.",
+        ours_does="Relays a refusal of a WebSocket with a body of up to 100,000 bytes; a larger one becomes a 502.",
+        because="A truncated response must not reach the client.",
     )
     with site.connect() as client:
         client.request("GET", f"/{case}", *handshake())
@@ -306,7 +309,9 @@ def test_event_cut_off_by_the_end_of_the_body(site: Site, case: str, cut: int) -
         if expect(
             pushpin=True,
             ours=False,
-            because="A response that ends inside an event drops the client; no part of it is delivered.",
+            pushpin_does="Delivers the events of a response that ends inside an event, the truncated one included.",
+            ours_does="Drops the client when a response ends inside an event, and delivers none of its events.",
+            because="A truncated message must not pass for a whole one.",
         ):
             assert talk.client.says("whole")
             assert talk.client.message()[1] == b"half"[: 6 - cut]
@@ -323,7 +328,10 @@ def test_first_answer_that_ends_inside_an_event(site: Site, case: str, cut: int)
     if expect(
         pushpin=True,
         ours=False,
-        because="An answer to OPEN that ends inside an event is refused; no part of it is delivered.",
+        pushpin_does="Opens the WebSocket when the response to OPEN ends inside an event, and delivers the truncated "
+        "event.",
+        ours_does="Answers 502 when the response to OPEN ends inside an event.",
+        because="A truncated message must not pass for a whole one.",
     ):
         with websocket(site, f"/{case}") as client:
             assert client.message()[1] == b"half"[: 6 - cut]
@@ -355,7 +363,9 @@ def test_malformed_events_that_pushpin_takes(site: Site, case: str, body: bytes,
         if expect(
             pushpin=True,
             ours=False,
-            because="Every malformed event drops the connection: what follows it cannot be trusted.",
+            pushpin_does="Accepts events with a negative length (`TEXT -1`) or without the CR LF behind the content.",
+            ours_does="Drops the client when an event is malformed.",
+            because="The events behind a malformed one cannot be trusted.",
         ):
             assert talk.client.says(content)
         else:

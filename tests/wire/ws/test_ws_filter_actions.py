@@ -27,7 +27,9 @@ def act(site: Site, channel: str, action: str, meta: dict[str, str]) -> bool:
         assert status == expect(
             pushpin=400,
             ours=200,
-            because="The publish action refresh makes each subscribed WebSocket ask its backend, as from 1.38 on.",
+            pushpin_does="Returns 400 for the action `refresh` of a ws-message.",
+            ours_does="Accepts the action `refresh`: each subscribed WebSocket sends a request to its backend.",
+            because="Pushpin knows it from 1.38 on.",
         )
     else:
         assert status == 200

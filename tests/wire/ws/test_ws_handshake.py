@@ -53,7 +53,9 @@ def test_upgrade_in_other_letters(site: Site, case: str, value: str) -> None:
     assert status == expect(
         pushpin=200,
         ours=101,
-        because="The value of Upgrade is compared without regard to letter case, as RFC 6455 and the coming 2.0 say.",
+        pushpin_does="Takes a request with `Upgrade: WebSocket` for a plain request.",
+        ours_does="Opens a WebSocket for `Upgrade: WebSocket`, in whatever letter case.",
+        because="RFC 6455 §4.2.1 and the coming Pushpin 2.0 compare it without regard to case.",
     )
 
 
@@ -73,7 +75,10 @@ def test_handshake_without(site: Site, case: str, line: str) -> None:
     assert answer_to(site, line, uri=f"/{case}") == expect(
         pushpin="closed",
         ours="400 Bad Request",
-        because="An Upgrade request that is not a valid WebSocket handshake is answered, as from 1.40 on.",
+        pushpin_does="Closes the connection without a response to a handshake without `Sec-WebSocket-Key` or "
+        "`Sec-WebSocket-Version`.",
+        ours_does="Answers 400 to a handshake without `Sec-WebSocket-Key` or `Sec-WebSocket-Version`.",
+        because="Pushpin answers from 1.40 on.",
     )
     assert site.backend.count(f"/{case}") == 0
 
@@ -83,7 +88,9 @@ def test_handshake_of_another_version(site: Site, case: str) -> None:
     assert answer_to(site, "Sec-WebSocket-Version: 8", uri=f"/{case}") == expect(
         pushpin="closed",
         ours="426 Upgrade Required",
-        because="A client that speaks another version of WebSocket is told which one is served (RFC 6455 §4.4).",
+        pushpin_does="Closes the connection without a response to a handshake of another WebSocket version.",
+        ours_does="Answers 426 to a handshake of another WebSocket version.",
+        because="The client learns which version is served (RFC 6455 §4.4).",
     )
     assert site.backend.count(f"/{case}") == 0
 
@@ -94,7 +101,9 @@ def test_handshake_with_a_bad_key(site: Site, case: str) -> None:
     assert answer_to(site, "Sec-WebSocket-Key: short", uri=f"/{case}") == expect(
         pushpin="101 Switching Protocols",
         ours="400 Bad Request",
-        because="A handshake key must be 16 bytes in base64 (RFC 6455 §4.2.1).",
+        pushpin_does="Opens a WebSocket when `Sec-WebSocket-Key` is not 16 bytes in base64.",
+        ours_does="Answers 400 when `Sec-WebSocket-Key` is not 16 bytes in base64.",
+        because="RFC 6455 §4.2.1 requires it.",
     )
 
 
@@ -103,7 +112,9 @@ def test_only_get_opens_a_websocket(site: Site, case: str) -> None:
     assert answer_to(site, uri=f"/{case}", method="POST") == expect(
         pushpin="closed",
         ours="400 Bad Request",
-        because="An Upgrade request that is not a valid WebSocket handshake is answered, as from 1.40 on.",
+        pushpin_does="Closes the connection without a response to a handshake by POST.",
+        ours_does="Answers 400 to a handshake by POST.",
+        because="Pushpin answers from 1.40 on.",
     )
 
 
@@ -115,7 +126,9 @@ def test_http_1_0_does_not_upgrade(site: Site, case: str) -> None:
     assert site.backend.request(f"/{case}").method == expect(
         pushpin="POST",
         ours="GET",
-        because="Upgrade in an HTTP/1.0 request is ignored (RFC 9110 §7.8), so it is a plain request.",
+        pushpin_does="Opens a WebSocket for a handshake in HTTP/1.0.",
+        ours_does="Forwards a handshake in HTTP/1.0 as a plain request.",
+        because="`Upgrade` is ignored in HTTP/1.0 (RFC 9110 §7.8).",
     )
 
 

@@ -59,7 +59,11 @@ def strict(kind: str, name: str) -> bool:
     return expect(
         pushpin=False,
         ours=True,
-        because="A client that breaks RFC 6455 gets a close frame whose code says how; nothing bad is passed on.",
+        pushpin_does="Drops a client that sends an invalid frame, or accepts the frame; which one depends on the "
+        "violation.",
+        ours_does="Closes a client's WebSocket with the code for its violation of RFC 6455 (1002, 1007, 1009); no "
+        "invalid frame reaches the backend.",
+        because="The client learns what it did wrong.",
     )
 
 
@@ -124,7 +128,10 @@ def test_bad_frames_of_a_backend(site: Site, case: str, data: bytes) -> None:
         if expect(
             pushpin=False,
             ours=True,
-            because="A backend that breaks RFC 6455 loses its connection, and its client is dropped.",
+            pushpin_does="Need not end the connection when a backend sends invalid frames.",
+            ours_does="Drops the backend's connection when it sends invalid frames, and the client's without a close "
+            "frame.",
+            because="A close code would blame the client.",
         ):
             # No close frame: its code would say that the client broke the protocol.
             assert client.ending()[0] == 1006
@@ -143,7 +150,11 @@ def test_events_that_no_frame_can_carry(site: Site, case: str, part: bytes) -> N
         if expect(
             pushpin=False,
             ours=True,
-            because="An event that would break RFC 6455 on its way to the client drops the connection instead.",
+            pushpin_does="Need not drop a client when an event of its backend fits in no frame (text that is not "
+            "UTF-8, a ping of 126 bytes).",
+            ours_does="Drops the client when an event of its backend fits in no frame (text that is not UTF-8, a ping "
+            "of 126 bytes).",
+            because="No frame that violates RFC 6455 reaches a client.",
         ):
             assert talk.client.ending() == (1006, b"")
 
@@ -161,7 +172,9 @@ def test_close_events_with_a_bad_code(site: Site, case: str, content: bytes) -> 
         if expect(
             pushpin=False,
             ours=True,
-            because="A close code that must not be on the wire is left out of the close frame.",
+            pushpin_does="Need not remove an invalid close code of a CLOSE event (0, 1005, 65535).",
+            ours_does="Sends a close frame without a code for a CLOSE event whose code is invalid (0, 1005, 65535).",
+            because="RFC 6455 §7.4 forbids such codes on the wire.",
         ):
             assert talk.client.closed() == (None, b"")
 
@@ -177,7 +190,9 @@ def test_hostile_control_messages(site: Site, case: str, content: bytes) -> None
         if expect(
             pushpin=len(content) < 2_000,
             ours=True,
-            because="Control messages of any size and shape are parsed or ignored, without harm to the connection.",
+            pushpin_does="Need not survive control messages of 100,000 bytes and more.",
+            ours_does="Parses or ignores control messages of any size and shape; the WebSocket goes on.",
+            because="A malformed control message must not end the session.",
         ):
             backend.text(b"c:" + content)
             if not content.startswith(b"\xff"):
@@ -198,7 +213,10 @@ def test_message_over_the_limit(start: Callable[[Setup], Site], case: str) -> No
             if expect(
                 pushpin=False,
                 ours=True,
-                because="A message over ws_message_max closes the WebSocket with 1009, also while it is not complete.",
+                pushpin_does="Has no `ws_message_max`.",
+                ours_does="Closes a WebSocket with 1009 when a message exceeds `ws_message_max`, also while it is "
+                "incomplete.",
+                because="Memory per connection stays bounded.",
             ):
                 assert client.ending()[0] == 1009
                 client.wire.until_close()

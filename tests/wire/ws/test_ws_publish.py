@@ -12,7 +12,7 @@ import pytest
 from tests.wire.wirekit import Aborted, Client, Setup, Silence, Site, covers, expect
 from tests.wire.wirekit.client import PATIENCE
 from tests.wire.wirekit.events import GRIP, Conversation, control, event, events, opened, over_http, subscribe
-from tests.wire.wirekit.frames import BINARY, CONTINUATION, PING, PONG, TEXT
+from tests.wire.wirekit.frames import BINARY, CONTINUATION, PING, PONG, TEXT, Frame
 from tests.wire.wirekit.websocket import Accept, Socket, direct, handshake
 
 SETUP = Setup(
@@ -81,7 +81,9 @@ def test_ping_without_content(site: Site, case: str) -> None:
         if expect(
             pushpin=False,
             ours=True,
-            because="A published ping without content is an empty ping.",
+            pushpin_does="Sends nothing for a published ping without content.",
+            ours_does="Sends an empty ping for a published ping without content.",
+            because="A ping needs no payload (RFC 6455 §5.5.2).",
         ):
             got = talk.client.next()
             assert (got.opcode, got.payload) == (PING, b"")
@@ -96,7 +98,9 @@ def test_large_published_message(site: Site, case: str) -> None:
         if expect(
             pushpin=False,
             ours=True,
-            because="A published message of 200000 bytes reaches the client whole, instead of stalling.",
+            pushpin_does="Stalls at a published message of 200,000 bytes.",
+            ours_does="Delivers a published message of 200,000 bytes.",
+            because="RFC 6455 sets no smaller limit.",
         ):
             assert talk.client.message() == (TEXT, content.encode())
 
@@ -147,7 +151,9 @@ def test_published_refresh(site: Site, case: str) -> None:
         assert answer.status == expect(
             pushpin=400,
             ours=200,
-            because="The publish action refresh makes each subscribed WebSocket ask its backend, as from 1.38 on.",
+            pushpin_does="Returns 400 for the action `refresh` of a ws-message.",
+            ours_does="Accepts the action `refresh`: each subscribed WebSocket sends a request to its backend.",
+            because="Pushpin knows it from 1.38 on.",
         )
         if answer.status == 200:
             assert talk.request().body == b""
@@ -166,7 +172,7 @@ def test_published_while_a_message_of_the_backend_is_partly_written(site: Site, 
         site.publisher.command("conncheck", {"ids": []})
         assert client.silent(0.1) or client.wire.buffer
         backend.frame(CONTINUATION, "end")
-        got = []
+        got: list[Frame] = []
         while not any(frame.payload == b"end" for frame in got):
             got.append(client.next())
         assert [frame.payload for frame in got if frame.opcode in (TEXT, CONTINUATION)] == [b"end"]
@@ -177,7 +183,10 @@ def test_published_while_a_message_of_the_backend_is_partly_written(site: Site, 
         assert [content for opcode, content in rest if opcode == TEXT] == expect(
             pushpin=[b"next"],
             ours=[b"published", b"next"],
-            because="What is published while a message of the backend is partly written waits for its end.",
+            pushpin_does="Drops a message that is published while a fragmented message of the backend is incomplete.",
+            ours_does="Delivers a message that is published while a fragmented message of the backend is incomplete "
+            "behind it.",
+            because="Fragments of two messages must not be mixed (RFC 6455 §5.4).",
         )
 
 
@@ -201,7 +210,10 @@ def test_client_that_does_not_read(start: Callable[[Setup], Site], case: str) ->
             cut_off = expect(
                 pushpin=False,
                 ours=True,
-                because="A client that cannot keep up gets every message up to the bound, then it is cut off.",
+                pushpin_does="Skips single messages for a client that does not read, without notice.",
+                ours_does="Keeps every message for a client that does not read up to `stream_buffer_max`, then closes "
+                "the connection and logs `slow client`.",
+                because="The client can recover from a closed connection, not from a gap that it cannot see.",
             )
             if cut_off:
                 # Not before: a client that reads while items still come is not slow.
@@ -271,7 +283,9 @@ def test_text_that_is_not_utf_8(site: Site, case: str) -> None:
         assert answer.status == expect(
             pushpin=200,
             ours=400,
-            because="A published text must be UTF-8: clients fail the connection for anything else (RFC 6455 §8.1).",
+            pushpin_does="Publishes a text message that is not UTF-8.",
+            ours_does="Returns 400 for a text message that is not UTF-8.",
+            because="Clients fail the connection for such a text (RFC 6455 §8.1).",
         )
         if answer.status == 200:
             assert talk.client.message() == (TEXT, b"\xff\xfe")
@@ -297,7 +311,10 @@ def test_require_sub(site: Site, case: str) -> None:
         if expect(
             pushpin=False,
             ours=True,
-            because="require-sub knows a WebSocket's channels, as in the coming 2.0; before, it always drops there.",
+            pushpin_does="The filter `require-sub` drops every item with `require_sub` for WebSockets.",
+            ours_does="The filter `require-sub` passes an item to a WebSocket that is subscribed to the channel of "
+            "`require_sub`.",
+            because="The coming Pushpin 2.0 does so.",
         ):
             assert talk.client.says("same")
         assert talk.client.says("end")
@@ -329,7 +346,10 @@ def test_filter_error_with_debug(site: Site, case: str) -> None:
         if expect(
             pushpin=True,
             ours=False,
-            because="With debug a filter error closes the WebSocket with 1011 and says why, as in 1.41.",
+            pushpin_does="In debug mode, skips an item that cannot be filtered for a WebSocket.",
+            ours_does="In debug mode, closes a WebSocket with 1011 and the filter error when an item cannot be "
+            "filtered for it.",
+            because="Pushpin 1.41 does so.",
         ):
             assert talk.client.says("next")
         else:
@@ -350,7 +370,10 @@ def test_content_filters_mismatch(site: Site, case: str, debug: bool) -> None:
         if debug and expect(
             pushpin=False,
             ours=True,
-            because="With debug content made for other filters closes the WebSocket with 1011, as in 1.41.",
+            pushpin_does="In debug mode, skips an item whose `content-filters` differ from those of the subscription.",
+            ours_does="In debug mode, closes a WebSocket with 1011 for an item whose `content-filters` differ from "
+            "those of the subscription.",
+            because="Pushpin 1.41 does so.",
         ):
             assert talk.client.closed()[0] == 1011
         else:

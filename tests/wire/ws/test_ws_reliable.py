@@ -31,7 +31,9 @@ def reliable() -> bool:
     return expect(
         pushpin=False,
         ours=True,
-        because="What a WebSocket over HTTP missed comes from its backend: an extension of GRIP.",
+        pushpin_does="Ignores the `prev-id` of a WebSocket's `subscribe`: what the client misses stays missing.",
+        ours_does="Requests from the backend what a WebSocket over HTTP with a `prev-id` has missed.",
+        because="This is an extension of GRIP, described in docs/websocket-reliability.md.",
     )
 
 

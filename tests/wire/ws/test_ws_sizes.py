@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tests.wire.wirekit import Client, Script, Setup, Site, covers, expect
-from tests.wire.wirekit.events import event, events, offered, opened, over_http
+from tests.wire.wirekit.events import Event, event, events, offered, opened, over_http
 from tests.wire.wirekit.frames import BINARY, CONTINUATION, TEXT, closing, frame
 from tests.wire.wirekit.websocket import Socket, handshake
 
@@ -40,18 +40,25 @@ def test_a_large_batch(site: Site, case: str) -> None:
     if not expect(
         pushpin=False,
         ours=True,
-        because="Messages over HTTP go on however many are waiting, instead of getting stuck now and then.",
+        pushpin_does="May stop sending requests to the backend when many messages of a client are waiting.",
+        ours_does="Sends messages of a client that are waiting in batches of up to 200,000 bytes.",
+        because="A client may send faster than the backend answers.",
     ):
         return
     go = threading.Event()
     with over_http(site, f"/{case}", opened(), Script(go, events())) as talk:
         talk.client.text("first")
         assert talk.offer() == [("TEXT", b"first")]
-        sender = threading.Thread(target=lambda: [talk.client.text(b"%03d" % n * 20_000) for n in range(12)])
+
+        def send() -> None:
+            for n in range(12):
+                talk.client.text(b"%03d" % n * 20_000)
+
+        sender = threading.Thread(target=send)
         sender.start()
         talk.client.wire.sock.settimeout(8)
         go.set()
-        got = []
+        got: list[Event] = []
         while len(got) < 12:
             batch = talk.offer()
             assert sum(len(content or b"") for _, content in batch[:-1]) < 200_000
@@ -97,7 +104,9 @@ def test_ping_between_fragments_of_the_client(site: Site, case: str) -> None:
         if expect(
             pushpin=False,
             ours=True,
-            because="A ping between the fragments of a message goes to the backend at once; the message goes on.",
+            pushpin_does="Drops a client that sends a ping between the fragments of a message, and sends DISCONNECT.",
+            ours_does="Sends a PING to the backend when a client sends a ping between the fragments of a message.",
+            because="RFC 6455 §5.4 allows it.",
         ):
             assert talk.offer() == [("PING", b"p")]
             talk.client.frame(CONTINUATION, "two")
@@ -125,7 +134,10 @@ def test_too_large_message_of_the_client(site: Site, case: str, fragments: int) 
         code = expect(
             pushpin=1006,
             ours=1009,
-            because="A message over 200000 bytes closes the WebSocket with 1009, and the backend is told.",
+            pushpin_does="Drops a client whose message is too large (300,000 bytes), without a close frame.",
+            ours_does="Closes a WebSocket with 1009 when a message exceeds `ws_over_http_message_max` (200,000 bytes "
+            "by default), and sends CLOSE with 1009 to the backend.",
+            because="Client and backend learn the reason.",
         )
         assert talk.client.ending()[0] == code
         if code == 1009:
@@ -141,7 +153,11 @@ def test_who_still_sends_is_told_before_the_connection_ends(site: Site, case: st
     if not expect(
         pushpin=False,
         ours=True,
-        because="A client that is closed while it sends can read the close frame: the rest is read and thrown away.",
+        pushpin_does="May reset the connection of a client that still sends when it is closed, so that the close frame "
+        "is lost.",
+        ours_does="Reads and discards what a client still sends when it is closed, so that it receives the close "
+        "frame.",
+        because="A browser would report 1006 instead of 1009.",
     ):
         return
     with over_http(site, f"/{case}") as talk:
@@ -158,7 +174,9 @@ def test_large_message_of_the_backend(site: Site, case: str, size: int) -> None:
     largest = expect(
         pushpin=8_000,
         ours=900_000,
-        because="A backend's message of any size up to that of a response (1000000) reaches the client.",
+        pushpin_does="Delivers a backend's message of 8,000 bytes; messages of 16,384 bytes and more may not arrive.",
+        ours_does="Delivers a backend's message of any size up to that of a response (1,000,000 bytes).",
+        because="RFC 6455 sets no smaller limit.",
     )
     answer = opened(event("TEXT", pattern(min(size, largest))))
     with over_http(site, f"/{case}", answer, events(event("BINARY", pattern(size)), event("TEXT", "end"))) as talk:
@@ -188,7 +206,9 @@ def test_no_request_while_the_client_does_not_read(site: Site, case: str) -> Non
         if not expect(
             pushpin=False,
             ours=True,
-            because="A client that did not read for a while gets everything once it reads again.",
+            pushpin_does="May stall a WebSocket for good after its client has not read for a while.",
+            ours_does="Sends no request while the client does not read, and continues when it reads again.",
+            because="Back-pressure must end when its cause does.",
         ):
             return
         for _ in range(rounds * 400):

@@ -102,7 +102,10 @@ def test_intervals_and_retries(site: Site, case: str) -> None:
         assert closed.offer() == expect(
             pushpin=[("CLOSE", closing(4001))],
             ours=[],
-            because="A CLOSE that a backend has accepted without an answer is not sent to it again.",
+            pushpin_does="Sends a CLOSE again with the next keep-alive request when the backend has not answered it "
+            "with a CLOSE.",
+            ours_does="Sends an empty keep-alive request when the backend has not answered a CLOSE with a CLOSE.",
+            because="The backend has accepted the CLOSE already.",
         )
         assert closed.client.closed() == (4001, b"late")
         assert off.offer() == [("TEXT", b"x")]
@@ -112,7 +115,9 @@ def test_intervals_and_retries(site: Site, case: str) -> None:
         if expect(
             pushpin=False,
             ours=True,
-            because="A client that does not answer a close frame for 10 s is dropped.",
+            pushpin_does="Need not drop a client that does not answer a close frame.",
+            ours_does="Drops a client that does not answer a close frame within 10 s.",
+            because="Every wait has a limit.",
         ):
             assert mute.client.dropped()
         waiting.join(60)

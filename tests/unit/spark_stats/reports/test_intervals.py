@@ -19,7 +19,7 @@ def interval(since: int, until: int) -> Interval:
 
 def seconds(intervals: list[Interval]) -> list[int]:
     """All seconds in the intervals, each as often as it is in one."""
-    found = []
+    found: list[int] = []
     for each in intervals:
         begin, end = ((time - ZERO) // datetime.timedelta(seconds=1) for time in (each.since, each.until))
         found.extend(range(begin, end))

@@ -14,7 +14,7 @@ import pytest
 from spark_stats.reports.inventory import MOST_DOUBTS, NoData, Seen, inventory
 from spark_stats.reports.span import LOOK_BACK, Span
 from spark_stats.schema import SCHEMA
-from tests.unit.spark_stats.doubles import FakeClock, recording, tnet
+from tests.support.spark_doubles import FakeClock, recording, tnet
 
 AT = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)

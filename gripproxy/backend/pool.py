@@ -1,0 +1,308 @@
+"""Pool of connections to backends: opening, reuse, idle time, and requests that wait for a descriptor.
+
+Only opening a connection is a coroutine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from gripproxy.backend.connection import BackendConnection, Sink, TargetPool
+from gripproxy.backend.descriptor_shortage import DescriptorShortage
+from gripproxy.backend.outages import (
+    BLOCKED,
+    DESCRIPTORS,
+    REFUSED,
+    RESET,
+    TIMED_OUT,
+    TLS,
+    UNREACHABLE,
+    UNRESOLVED,
+    Outage,
+)
+from gripproxy.backend.test_target import TestPool
+from gripproxy.config import AccessPolicy
+from gripproxy.grip.errors import BackendError
+from gripproxy.routing.route import Target
+
+__all__ = ["HOSTS_MAX", "BackendPool", "Blocked", "HostPool", "kind_of"]
+
+HOSTS_MAX: Final = 4096
+"""Pools that are kept although they are empty: clients' Host headers name the hosts that TLS is checked against."""
+
+
+class Blocked(BackendError, OSError):
+    """The target's address is barred to untrusted targets (``policy_allow``, ``policy_deny``)."""
+
+
+def kind_of(error: BaseException) -> str:
+    """Return the kind of a failure to connect, one of ``gripproxy.grip.stats_format.FAILURES``.
+
+    Args:
+        error: The exception; a TimeoutError if ``connect_timeout`` is over.
+    """
+    if isinstance(error, Blocked):
+        return BLOCKED
+    if isinstance(error, ConnectionRefusedError):
+        return REFUSED
+    if isinstance(error, TimeoutError):
+        return TIMED_OUT
+    if isinstance(error, ssl.SSLError | ssl.CertificateError):
+        return TLS
+    if isinstance(error, socket.gaierror | UnicodeError):
+        return UNRESOLVED
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return DESCRIPTORS
+    if isinstance(error, ConnectionError):
+        return RESET
+    return UNREACHABLE
+
+
+class HostPool:
+    """Connections to one address with one configuration of TLS.
+
+    Args:
+        owner: The pool of all targets.
+        target: The target.
+        tls: Configuration of TLS; None for plain TCP.
+        server_name: Name that the certificate is checked against.
+    """
+
+    __slots__ = ("_connecting", "_idle", "_others", "_owner", "_server_name", "_starved", "_tls", "outage", "target")
+
+    def __init__(self, owner: BackendPool, target: Target, tls: ssl.SSLContext | None, server_name: str) -> None:
+        self._owner = owner
+        self.target = target
+        self._tls = tls
+        self._server_name = server_name
+        self._idle: dict[BackendConnection, None] = {}
+        self._connecting: dict[Sink, asyncio.Task[None]] = {}
+        self._others = owner.shortage.queue
+        """Connects of all pools that wait for a descriptor."""
+        self._starved: dict[Sink, bool] = {}
+        """Sinks in ``_connecting`` that wait for a descriptor; True if only a new connection will do."""
+        self.outage: Outage | None = None
+        """Counter of the target's failures, if there were any (``gripproxy.backend.outages.Troubled``)."""
+
+    def acquire(self, sink: Sink, fresh: bool = False) -> None:
+        """Call ``sink.on_connected``: now with an idle connection, later with a new one.
+
+        Args:
+            sink: The request.
+            fresh: Only a new connection will do.
+        """
+        if not fresh and self._idle:
+            # The one used last, so that the others reach their idle time.
+            connection, _ = self._idle.popitem()
+            connection.sink = sink
+            sink.on_connected(connection)
+            return
+        name = f"connect {self.target.host}:{self.target.port}"
+        self._connecting[sink] = self._owner.loop.create_task(self._connect(sink, fresh), name=name)
+        self._owner.connecting += 1
+
+    def forget(self, sink: Sink) -> None:
+        """Stop opening a connection for ``sink``, which is not called any more."""
+        task = self._over(sink)
+        if task is not None:
+            task.cancel()
+
+    def _over(self, sink: Sink) -> asyncio.Task[None] | None:
+        """Forget that a connection is being opened for the sink; return the task."""
+        task = self._connecting.pop(sink, None)
+        if task is not None:
+            self._owner.connecting -= 1
+            self._starved.pop(sink, None)
+        return task
+
+    @property
+    def used(self) -> bool:
+        """True while a connection is idle or being opened."""
+        return bool(self._idle or self._connecting)
+
+    def put(self, connection: BackendConnection) -> None:
+        """Keep ``connection``, which is idle; while descriptors are short, give it to a waiting sink or close it."""
+        if self._others:
+            sink = next((sink for sink, fresh in self._starved.items() if not fresh), None)
+            if sink is None:
+                connection.abort()
+                return
+            self.forget(sink)
+            connection.sink = sink
+            sink.on_connected(connection)
+            return
+        connection.idle_since = self._owner.loop.time()
+        self._idle[connection] = None
+
+    def drop_one(self) -> bool:
+        """Close the connection that was idle longest.
+
+        Returns:
+            Whether there was one.
+        """
+        connection = next(iter(self._idle), None)
+        if connection is None:
+            return False
+        del self._idle[connection]
+        connection.abort()
+        return True
+
+    def discard(self, connection: BackendConnection) -> None:
+        """Forget ``connection``, which is closing."""
+        self._idle.pop(connection, None)
+
+    def sweep(self, before: float) -> None:
+        """Close connections that have been idle since ``before``, in seconds of the loop's clock."""
+        for connection in list(self._idle):
+            if connection.idle_since >= before:
+                break
+            del self._idle[connection]
+            connection.abort()
+
+    def close(self) -> None:
+        """Close every idle connection."""
+        while self._idle:
+            self._idle.popitem()[0].abort()
+
+    async def _connect(self, sink: Sink, fresh: bool) -> None:
+        timeout = self._owner.connect_timeout
+        try:
+            async with asyncio.timeout(timeout):
+                connection = await self._opened(sink, fresh)
+        except TimeoutError:
+            starved = sink in self._starved
+            self._over(sink)
+            why = f"no {'descriptor' if starved else 'connection'} within {timeout:g} s"
+            sink.on_connect_failed(OSError(errno.EMFILE, why) if starved else TimeoutError(why))
+            return
+        except (OSError, ssl.SSLError, ssl.CertificateError, UnicodeError) as error:
+            self._over(sink)
+            sink.on_connect_failed(error)
+            return
+        self._over(sink)
+        connection.sink = sink
+        sink.on_connected(connection)
+
+    async def _opened(self, sink: Sink, fresh: bool) -> BackendConnection:
+        """Return a new connection, as soon as there is a descriptor for it."""
+        owner = self._owner
+        shortage = owner.shortage
+        ticket = shortage.ticket()
+        error: OSError | None = None
+        noted = False
+        while True:
+            if error is not None or shortage.short:
+                if not noted:
+                    noted = True
+                    shortage.note()
+                self._starved[sink] = fresh
+                owner.spare()
+                await shortage.wait(ticket)
+                del self._starved[sink]
+            try:
+                return await self._open()
+            except OSError as failure:
+                if not shortage.means(failure):
+                    raise
+                error = failure
+
+    async def _open(self) -> BackendConnection:
+        target = self.target
+        host = target.host
+        if target.untrusted:
+            host = await self._owner.allowed_address(host, target.port)
+        _, connection = await self._owner.loop.create_connection(
+            lambda: BackendConnection(self),
+            host,
+            target.port,
+            ssl=self._tls,
+            server_hostname=self._server_name if self._tls is not None else None,
+        )
+        return connection
+
+
+class BackendPool:
+    """All backend connections of a worker.
+
+    Args:
+        loop: The event loop.
+        connect_timeout: Seconds until a connect fails.
+        idle_timeout: Seconds until an idle connection is closed.
+        tls: Makes the TLS context of a target.
+        policy: Resolved addresses that untrusted targets may have.
+        shortage: Queue of connects that wait for descriptors.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connect_timeout: float,
+        idle_timeout: float,
+        tls: Callable[[Target], ssl.SSLContext],
+        policy: AccessPolicy,
+        shortage: DescriptorShortage,
+    ) -> None:
+        self.loop = loop
+        self.shortage = shortage
+        self.connecting = 0
+        """Connections that are being opened, or wait for a descriptor."""
+        self.connect_timeout = connect_timeout
+        self._idle_timeout = idle_timeout
+        self._tls = tls
+        self._policy = policy
+        self._hosts: dict[tuple[object, ...], HostPool] = {}
+
+    def host(self, target: Target, server_name: str) -> TargetPool:
+        """Return the pool of ``target``; ``server_name``: the name of the request, for its certificate."""
+        name = ""
+        key: tuple[object, ...] = (target.host, target.port, target.untrusted)
+        if target.ssl:
+            name = target.host if target.trust_connect_host else server_name
+            key += (name, target.insecure, target.client_cert, target.client_key)
+        pool = self._hosts.get(key)
+        if pool is None:
+            if target.kind == "test":
+                return TestPool(target, self.loop)
+            if len(self._hosts) > HOSTS_MAX:
+                self._hosts = {k: p for k, p in self._hosts.items() if p.used}
+            tls = self._tls(target) if target.ssl else None
+            pool = self._hosts[key] = HostPool(self, target, tls, name)
+        return pool
+
+    async def allowed_address(self, host: str, port: int) -> str:
+        """Return an address of a host that policy allows.
+
+        Args:
+            host: Name or address.
+            port: Port.
+
+        Raises:
+            Blocked: All of its addresses are barred.
+            OSError: It has no address.
+        """
+        found = await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        for _, _, _, _, address in found:
+            if self._policy.allows(str(address[0])):
+                return str(address[0])
+        raise Blocked(f"{host} is at an address that untrusted targets may not have")
+
+    def spare(self) -> None:
+        """Close one idle connection, to free its descriptor."""
+        for pool in self._hosts.values():
+            if pool.drop_one():
+                return
+
+    def sweep(self, now: float) -> None:
+        """Close connections idle for more than ``idle_timeout``; ``now`` in seconds of the loop's clock."""
+        for pool in self._hosts.values():
+            pool.sweep(now - self._idle_timeout)
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        for pool in self._hosts.values():
+            pool.close()

@@ -1,1 +1,0 @@
-"""The I/O shell: client and backend connections, timers."""

@@ -1,0 +1,391 @@
+"""The log all processes share: whole lines into one stream or one file, as text or as JSON.
+
+Lines look like Pushpin's: ``[INFO] 2026-11-20 12:00:00.000 [worker 1] text``. Several processes write to the same
+stream or file; each writes whole lines with one ``write`` (O_APPEND for files), so lines never mix.
+
+A log must never stop a server. Info lines are collected and written every 100 ms when an event loop runs; a pipe or
+terminal whose reader does not read is not waited for: lines are kept up to a bound, then dropped and counted. Values
+from outside may hold anything, so control characters are escaped: a line cannot be forged.
+
+Standard logging is not used on the hot path (a record costs more than a proxied header), but records that libraries
+log through it are written too.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import select
+import stat
+import time
+import traceback
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["DEBUG", "ERROR", "INFO", "PRINTABLE_MAX", "WARNING", "Log", "escape", "log"]
+
+ERROR: Final = 0
+WARNING: Final = 1
+INFO: Final = 2
+DEBUG: Final = 3
+
+TAGS: Final = ("ERR", "WARN", "INFO", "DEBUG")
+JSON_LEVELS: Final = ("error", "warning", "info", "debug")
+
+FLUSH_INTERVAL: Final = 0.1
+"""Seconds an info line may wait, so that a busy process makes few writes."""
+
+MAX_WRITE: Final = 4096
+"""Bytes of the longest line, and of one write to a pipe, terminal or socket: PIPE_BUF. A write of this size is atomic,
+and does not block when poll reports the descriptor writable. A longer text is cut."""
+
+MAX_PENDING: Final = 10_000
+"""Lines kept for a reader that does not read (40 MB at the very worst); after that new lines are dropped, and the
+number of dropped lines is written when the reader is back."""
+
+FLUSH_LINES: Final = 500
+"""Lines collected in one turn of the loop before they are written immediately, and lines in one write to a file."""
+
+PRINTABLE_MAX: Final = 3500
+"""Bytes that a text may have with which a line is surely shorter than MAX_WRITE."""
+
+
+class _Escapes(dict[int, str]):
+    """Translation table: unprintable characters become escapes, computed at first use (bounded by Unicode)."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if character.isprintable():
+            self[code] = character
+        else:
+            self[code] = repr(character)[1:-1] if code < 0xD800 or code > 0xDFFF else f"\\u{code:04x}"
+        return self[code]
+
+
+_ESCAPES = _Escapes()
+
+
+def escape(text: str) -> str:
+    """Return ``text`` with unprintable characters as backslash escapes; printable ones, backslashes too, are unchanged.
+
+    Args:
+        text: control characters, line separators and lone surrogates in it are unprintable.
+    """
+    return text if text.isprintable() else text.translate(_ESCAPES)
+
+
+def _cut(line: bytes, limit: int) -> bytes:
+    """Return ``line`` without its line end, shortened to fewer than ``limit`` bytes at a character's border."""
+    return line[: limit - 4].decode("utf-8", "ignore").encode() + b"..."
+
+
+class Log:
+    """One process's end of the log. Use the module's ``log``.
+
+    Attribute ``level``: highest level written, 0 error, 1 warning, 2 info, 3 debug. Compare with it before working
+    out an expensive argument.
+    """
+
+    def __init__(self) -> None:
+        self.level: int = INFO
+        self.dropped: int = 0
+        """Lines that could not be written since the last one that could."""
+        self._file: str | None = None
+        self._fd = 1
+        self._regular = False
+        self._poll: select.poll | None = None
+        self._json = False
+        self._process = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._scheduled = False
+        self._lines: deque[bytes] = deque()
+        self._second = -1
+        self._stamp = ""
+        self._milli = -1
+        self._begin = b""
+        """How an info line of this millisecond begins."""
+        self._registered = False
+
+    # Setting up
+
+    def configure(self, level: int = INFO, file: str | None = None, json: bool = False, process: str = "") -> None:
+        """Set level, destination and form of the lines.
+
+        Args:
+            level: ERROR to DEBUG, 0 to 3.
+            file: path to append to (created if missing), None for standard output.
+            json: one JSON object per line instead of text.
+            process: name in each line, as ``worker 1``.
+
+        Raises:
+            OSError: the file cannot be opened.
+        """
+        self.flush()
+        self._use(1 if file is None else self._open(file), file)
+        self.level = level
+        self._json = json
+        self._second = self._milli = -1  # the cached time stamp may have the other form
+        self._process = process
+        _route_standard_logging(self)
+        if not self._registered:
+            self._registered = True
+            atexit.register(self.flush)
+
+    def rename(self, process: str) -> None:
+        """Show another name for this process in the lines from now on."""
+        self._process = process
+        self._milli = -1
+
+    def attach(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Collect info lines and write them from ``loop`` every 100 ms; None: write each line immediately again."""
+        self._loop = loop
+        self._scheduled = False
+        self.flush()
+
+    def reopen(self) -> None:
+        """Open the log file again under its name (it may have been rotated away). Does nothing without a file.
+
+        If it cannot be opened, the old one stays in use and gets a line about it.
+        """
+        if self._file is None:
+            return
+        self.flush()
+        try:
+            descriptor = self._open(self._file)
+        except OSError as error:
+            self.error("cannot reopen the log file %s: %s; going on with the old one", self._file, error.strerror)
+            return
+        self._use(descriptor, self._file)
+
+    @staticmethod
+    def _open(file: str) -> int:
+        return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+
+    def _use(self, descriptor: int, file: str | None) -> None:
+        if self._file is not None:
+            os.close(self._fd)
+        self._fd, self._file = descriptor, file
+        self._poll = None
+        try:
+            self._regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        except OSError:  # standard output is closed since the start; writes fail and are counted as dropped
+            self._regular = True
+        if not self._regular:
+            self._poll = select.poll()
+            self._poll.register(descriptor, select.POLLOUT)
+
+    # Writing
+
+    def error(self, text: str, *args: object) -> None:
+        """Log a failure. ``text`` is a %-format for ``args``; bytes are shown as text."""
+        self.write(ERROR, text, *args)
+
+    def warning(self, text: str, *args: object) -> None:
+        """Log a condition that the operator should look at; ``text`` is a %-format for ``args``."""
+        if self.level >= WARNING:
+            self.write(WARNING, text, *args)
+
+    def info(self, text: str, *args: object) -> None:
+        """Log an event (a request, a hold, a start); ``text`` is a %-format for ``args``."""
+        if self.level >= INFO:
+            self.write(INFO, text, *args)
+
+    def debug(self, text: str, *args: object) -> None:
+        """Log details for debugging; ``text`` is a %-format for ``args``."""
+        if self.level >= DEBUG:
+            self.write(DEBUG, text, *args)
+
+    def exception(self, text: str, *args: object) -> None:
+        """Log a bug with the traceback of the exception being handled; ``text`` is a %-format for ``args``."""
+        self.write(ERROR, text, *args, trace=traceback.format_exc())
+
+    def write(self, level: int, text: str, *args: object, trace: str | None = None) -> None:
+        """Write one line regardless of ``self.level`` (a route may have a level of its own, docs/grip.md §1.3).
+
+        Args:
+            level: of the line, ERROR to DEBUG.
+            text: %-format for ``args``.
+            args: values; bytes are shown as text.
+            trace: traceback to be appended.
+        """
+        if args:
+            try:
+                # Bytes become text, so that %s shows abc and not b'abc'.
+                text %= tuple([arg.decode("utf-8", "backslashreplace") if type(arg) is bytes else arg for arg in args])
+            except (TypeError, ValueError):  # a mistake in a log line must not fail the work it reports
+                text = f"{text} {args!r}"
+        self._add(self._format(level, text, trace), level <= WARNING)
+
+    def printable(self, text: bytes) -> None:
+        """Write an info line regardless of ``self.level``: the fast path for the line of each request.
+
+        Args:
+            text: printable ASCII, shorter than PRINTABLE_MAX bytes, with a newline at its end.
+        """
+        milli = int(time.time() * 1000)
+        if milli != self._milli:
+            if self._json:
+                self.write(INFO, text[:-1].decode("ascii"))
+                return
+            self._milli = milli
+            self._begin = self._beginning(INFO, milli).encode("utf-8", "backslashreplace")
+        self._add(self._begin + text, False)
+
+    def _add(self, line: bytes, at_once: bool) -> None:
+        """Have a line written: ``at_once``, or with others that come soon."""
+        lines = self._lines
+        if len(lines) >= MAX_PENDING:
+            self.dropped += 1
+        else:
+            lines.append(line)
+        if at_once or self._loop is None:
+            self.flush()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._loop.call_later(FLUSH_INTERVAL, self._flush_later)
+        elif not len(lines) % FLUSH_LINES:
+            self.flush()
+
+    def _stamped(self, milli: int) -> str:
+        """Return a time of day in ms as lines have it."""
+        second = milli // 1000
+        if second != self._second:
+            self._second = second
+            # Local time as Pushpin has it; JSON is for machines and gets the offset too.
+            # Of this second: the clock that strftime would look at is a few milliseconds behind time.time().
+            local = time.localtime(second)
+            self._stamp = time.strftime("%Y-%m-%dT%H:%M:%S" if self._json else "%Y-%m-%d %H:%M:%S", local)
+        return f"{self._stamp}.{milli % 1000:03d}"
+
+    def _beginning(self, level: int, milli: int) -> str:
+        return f"[{TAGS[level]}] {self._stamped(milli)} [{self._process}] "
+
+    def _format(self, level: int, text: str, trace: str | None = None) -> bytes:
+        milli = int(time.time() * 1000)
+        if self._json:
+            return self._format_json(level, self._stamped(milli) + time.strftime("%z"), text, trace)
+        if not text.isprintable():
+            text = text.translate(_ESCAPES)
+        line = (self._beginning(level, milli) + text).encode("utf-8", "backslashreplace")
+        if len(line) >= MAX_WRITE:
+            line = _cut(line, MAX_WRITE)
+        if trace is not None:
+            tail = "".join(f"\n    {escape(part)}" for part in trace.splitlines()).encode("utf-8", "backslashreplace")
+            room = MAX_WRITE - len(line) - 1
+            if len(tail) > room:  # the end of a traceback matters most
+                cut = tail.find(b"\n", len(tail) - room)
+                tail = tail[cut:] if cut >= 0 else b""
+            line += tail
+        return line + b"\n"
+
+    def _format_json(self, level: int, stamp: str, text: str, trace: str | None) -> bytes:
+        entry = {"time": stamp, "level": JSON_LEVELS[level], "process": self._process, "message": text}
+        if trace is not None:
+            entry["traceback"] = trace
+        line = json.dumps(entry).encode()
+        if len(line) >= MAX_WRITE:
+            # An escaped character takes up to 12 bytes, so this many always fit.
+            entry["message"] = text[:160] + "..."
+            if trace is not None:
+                entry["traceback"] = trace[-120:]
+            line = json.dumps(entry).encode()
+        return line + b"\n"
+
+    def _flush_later(self) -> None:
+        self._scheduled = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Write the collected lines. Never raises and never waits for a reader: see MAX_PENDING."""
+        lines = self._lines
+        while lines and self._writable():
+            chunk = self._take()
+            try:
+                self._write_all(chunk)
+            except BlockingIOError:  # standard output was made non-blocking
+                lines.appendleft(chunk)
+                break
+            except OSError:
+                # Disk full, or the reader of our standard output is gone: there is nowhere left to report it.
+                self.dropped += len(lines) + chunk.count(b"\n")
+                lines.clear()
+        if lines and self._loop is not None and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_later(FLUSH_INTERVAL, self._flush_later)
+
+    def _writable(self) -> bool:
+        # An error or a hang-up counts as writable: the write then reports the error.
+        return self._poll is None or bool(self._poll.poll(0))
+
+    def _take(self) -> bytes:
+        """Take whole lines, at least one and as many as fit in one write, off the queue."""
+        lines = self._lines
+        if self.dropped:
+            lines.appendleft(self._format(WARNING, f"{self.dropped} log lines were dropped: they could not be written"))
+            self.dropped = 0
+        if self._regular:
+            take = lines.popleft
+            return b"".join([take() for _ in range(min(len(lines), FLUSH_LINES))])
+        limit = MAX_WRITE
+        chunk = [lines.popleft()]
+        size = len(chunk[0])
+        while lines and size + len(lines[0]) <= limit:
+            size += len(lines[0])
+            chunk.append(lines.popleft())
+        return b"".join(chunk)
+
+    def _write_all(self, chunk: bytes) -> None:
+        written = os.write(self._fd, chunk)
+        while written < len(chunk):  # a full disk or a file size limit: the next write fails with the reason
+            written += os.write(self._fd, chunk[written:])
+
+
+class _Bridge(logging.Handler):
+    """Handler of standard logging that passes the records of libraries on."""
+
+    def __init__(self, target: Log) -> None:
+        super().__init__()
+        self._target = target
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = (
+            ERROR
+            if record.levelno >= logging.ERROR
+            else WARNING
+            if record.levelno >= logging.WARNING
+            else INFO
+            if record.levelno >= logging.INFO
+            else DEBUG
+        )
+        if level > self._target.level:
+            return
+        trace = None
+        if record.exc_info and record.exc_info[0] is not None:
+            trace = "".join(traceback.format_exception(*record.exc_info))
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError) as error:
+            text = f"{record.msg!r} with {record.args!r}: {error}"
+        self._target.write(level, "%s: %s", record.name, text, trace=trace)
+
+
+LIBRARY_LEVELS: Final = (logging.ERROR, logging.WARNING, logging.WARNING, logging.INFO)
+"""Lowest level of library records that is written, by level of the log: their info lines need the debug level."""
+
+
+def _route_standard_logging(target: Log) -> None:
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if isinstance(handler, _Bridge):
+            root.removeHandler(handler)
+    root.addHandler(_Bridge(target))
+    root.setLevel(LIBRARY_LEVELS[max(ERROR, min(target.level, DEBUG))])
+
+
+log: Final = Log()
+"""The log of this process."""

@@ -1,0 +1,121 @@
+"""Routes and targets as records (docs/grip.md §1.1 to §1.6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from gripproxy.grip.errors import OperatorError
+from gripproxy.routing.route_states import RouteStates
+
+__all__ = ["Route", "RouteProblem", "Target"]
+
+
+LATER: Final = frozenset(
+    ("sockjs", "sockjs_as_path", "session", "jsonp_mode", "jsonp_cb", "jsonp_body", "jsonp_defcb", "jsonp_defmethod")
+)
+"""Condition properties that are known but not served yet: the line works without them."""
+
+
+REPEATABLE: Final = frozenset(("header", "sub"))
+
+
+class RouteError(OperatorError, ValueError):
+    """One line cannot be used: the operator's fault. str() is the reason without file and line."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteProblem:
+    """Problem of a line; ``skipped`` is true if the line was left out."""
+
+    file: str
+    line: int
+    reason: str
+    skipped: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a route leads (docs/grip.md §1.4). Files are absolute; ``host`` has no brackets around IPv6."""
+
+    kind: Literal["host", "test"]
+    host: str = ""
+    port: int = 0
+    ssl: bool = False
+    untrusted: bool = False
+    trust_connect_host: bool = False
+    insecure: bool = False
+    over_http: bool = False
+    one_event: bool = False
+    host_header: bytes | None = None
+    subs: tuple[bytes, ...] = ()
+    client_cert: str | None = None
+    client_key: str | None = None
+    prefix: bytes = b""
+    """Of the test target: path prefix that it ignores, the route's ``path_beg`` without its trailing slash."""
+
+    def __str__(self) -> str:
+        """The target as errors and logs name it: ``host:port``, or ``test``."""
+        if self.kind == "test":
+            return "test"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(slots=True, eq=False)
+class Route:
+    """One line (docs/grip.md §1.3). Compared and hashed by identity."""
+
+    id: bytes
+    explicit_id: bool
+    host: bytes
+    """Lower case; ``*`` for any host without lines of its own, empty for lines found by id only."""
+    proto: Literal["http", "ws"] | None = None
+    ssl: bool | None = None
+    path_beg: bytes = b""
+    prefix: bytes = b""
+    sig_iss: str | None = None
+    sig_key: str | None = None
+    orig_headers: bool = False
+    as_host: bytes | None = None
+    path_rem: int = 0
+    replace_beg: bytes | None = None
+    debug: bool = False
+    aco: bool = False
+    no_grip: bool = False
+    log_level: int | None = None
+    set_headers: tuple[tuple[bytes, bytes], ...] = ()
+    """Names as written; an empty value only removes (docs/grip.md §1.3 ``header``)."""
+    targets: tuple[Target, ...] = ()
+    line: int = 0
+    states: RouteStates = field(default_factory=RouteStates, repr=False)
+    """States that higher layers keep for the route."""
+
+    rate_key: bytes = field(init=False)
+    """The id if the operator gave one, else empty: the key of statistics and rate limits (docs/grip.md §10)."""
+
+    def __post_init__(self) -> None:
+        self.rate_key = self.id if self.explicit_id else b""
+
+    def rewrite_path(self, path: bytes) -> bytes:
+        """Return the path (with its query, if it has one) that the targets see (``path_rem``, ``replace_beg``).
+
+        ``replace_beg`` wins over ``path_rem``. A result that does not begin with ``/`` gets one: only a path may be
+        in a request line.
+
+        Args:
+            path: of the request.
+        """
+        if self.replace_beg is not None:
+            drop, begin = len(self.path_beg), self.replace_beg
+        elif self.path_rem:
+            drop, begin = self.path_rem, b""
+        else:
+            return path
+        bare, mark, query = path.partition(b"?")
+        bare = begin + bare[drop:]
+        if not bare.startswith(b"/"):
+            bare = b"/" + bare
+        return bare + mark + query
