@@ -253,7 +253,7 @@ def _response(value: object, json: bool) -> ResponseFormat:
         ops = fields[b"body-patch"]
         if type(ops) is not list:
             raise _wrong(_RESPONSE, "body-patch")
-        patch = cast("list[Any]", _to_text(ops, MAX_DEPTH))
+        patch = ops if json else cast("list[Any]", _to_text(ops, MAX_DEPTH))
     elif json:
         raise ItemError(f"{_RESPONSE} does not contain 'body', 'body-bin', or 'body-patch'")
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gripproxy.grip.item import ITEM, NO_META, Item, ItemError, StreamFormat, parse_fields
-from gripproxy.grip.tnetstring import MAX_DEPTH
+from gripproxy.grip.tnetstring import MAX_DEPTH, FrameError, check_depth
 
 __all__ = ["parse_json"]
 
@@ -73,8 +73,18 @@ def _to_bytes(value: object, depth: int) -> object:
         for k, v in value.items():
             if type(v) is str:
                 v = v.encode("utf-8", "replace")
+            elif type(v) is list and k == "body-patch":
+                # The parser takes the operations as they are: there may be thousands.
+                _check_depth(v, depth - 1)
             elif type(v) is dict or type(v) is list:
                 v = _to_bytes(v, depth - 1)
             decoded[_NAMES.get(k) or k.encode("utf-8", "replace")] = v
         return decoded
     return value
+
+
+def _check_depth(value: object, depth: int) -> None:
+    try:
+        check_depth(value, depth)
+    except FrameError as error:
+        raise ItemError(f"{ITEM} is nested deeper than {MAX_DEPTH} levels") from error

@@ -70,7 +70,7 @@ def loads(data: bytes) -> object:
         raise FrameError(f"message of {len(data)} bytes is not a tnetstring: {e}") from e
     # A container has three bytes besides its content, so a short message is not deep; and the depth cannot be more than
     # the number of bytes that could be type tags of containers: counting them is a fraction of a walk.
-    if len(data) > 3 * MAX_DEPTH and data.count(b"]") + data.count(b"}") > MAX_DEPTH:
+    if len(data) > 3 * MAX_DEPTH and (_more(data, b"]") or _more(data, b"}")):
         check_depth(value)
     return cast(object, value)
 
@@ -88,11 +88,12 @@ def dumps(value: Any) -> bytes:
     return cast(bytes, tnetstring.dumps(value))
 
 
-def check_depth(value: object) -> None:
-    """Refuse containers nested deeper than :data:`MAX_DEPTH`, without recursion.
+def check_depth(value: object, depth_max: int = MAX_DEPTH) -> None:
+    """Refuse containers nested deeper than ``depth_max``, without recursion.
 
     Args:
         value: The decoded value.
+        depth_max: Greatest number of containers inside each other.
 
     Raises:
         FrameError: the value is too deep.
@@ -100,7 +101,7 @@ def check_depth(value: object) -> None:
     level = _containers([value])
     depth = 1
     while level:
-        if depth > MAX_DEPTH:
+        if depth > depth_max:
             raise FrameError(f"message is nested deeper than {MAX_DEPTH} levels")
         below: list[object] = []
         for container in level:
@@ -113,6 +114,11 @@ def _containers(values: list[object]) -> list[Any]:
     return [v for v in values if type(v) is list or type(v) is dict]
 
 
+def _more(data: bytes, bracket: bytes) -> bool:
+    """Return whether the bracket occurs more than half of :data:`MAX_DEPTH` times; the search ends there."""
+    return len(data.split(bracket, MAX_DEPTH // 2 + 1)) > MAX_DEPTH // 2 + 1
+
+
 def _json(data: bytes) -> object:
     try:
         value = orjson.loads(memoryview(data)[1:])
@@ -120,6 +126,6 @@ def _json(data: bytes) -> object:
         raise FrameError(f"message is not JSON behind its J: {e}") from e
     if type(value) is not dict and type(value) is not list:
         raise FrameError(f"message is JSON, but neither object nor array: {type(value).__name__}")
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+    if len(data) > 2 * MAX_DEPTH and (_more(data, b"[") or _more(data, b"{")):
         check_depth(value)
     return cast(object, value)

@@ -86,6 +86,9 @@ class ZmqReader:
         if self._wait is not None and self._wait():
             self._handle = self._loop.call_later(WAIT, self._run)
             return
+        # ZeroMQ admits peers whose queue was empty to its round only when the events are read, when nothing is left, or
+        # after a hundred messages: beside a flood of long ones, another publisher waited for all of these.
+        self._sock.getsockopt(zmq.EVENTS)
         empty = False
         take = self._take
         left = TURN_BYTES

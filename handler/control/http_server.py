@@ -18,6 +18,7 @@ import httptools
 
 from gripproxy.grip.errors import PublisherError
 from gripproxy.grip.headers import Headers
+from gripproxy.process.accept_queue import AcceptQueue
 from gripproxy.process.log import log
 
 from .http_message import ApiRequest, answer
@@ -425,6 +426,7 @@ class HttpServer:
         self._loop = asyncio.get_running_loop()
         self.now: Callable[[], float] = self._loop.time
         self._server: asyncio.Server | None = None
+        self._queue: AcceptQueue | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def open(self, sock: socket.socket, tls: ssl.SSLContext | None = None) -> None:
@@ -435,8 +437,9 @@ class HttpServer:
             tls: certificate of the server; None for plain HTTP.
         """
         create: Any = self._loop.create_unix_server if sock.family == socket.AF_UNIX else self._loop.create_server
+        self._queue = AcceptQueue(self._loop, sock, lambda: HttpServerConnection(self), tls, TLS_TIME)
         self._server = await create(
-            lambda: HttpServerConnection(self),
+            self._queue.first,
             sock=sock,
             backlog=1024,
             ssl=tls,
@@ -486,20 +489,24 @@ class HttpServer:
     def retire(self) -> None:
         """Stop listening, and close each connection after its next request."""
         self.retiring = True
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        self._stop_listening()
 
     def close(self) -> None:
         """Stop listening and close all connections after their written bytes are sent."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        self._stop_listening()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         for connection in [*self.connections, *self.leaving]:
             connection.close()
+
+    def _stop_listening(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        if self._queue is not None:
+            self._queue.close()
+            self._queue = None
 
     def _check(self) -> None:
         self._timer = self._loop.call_later(CHECK_INTERVAL, self._check)

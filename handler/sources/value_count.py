@@ -7,6 +7,7 @@ takes half a gigabyte.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 from gripproxy.grip.item import ItemError
@@ -20,10 +21,18 @@ microsecond each. With more, the publisher gets an error, or the item is skipped
 COUNTED: Final = 100_000
 """Bytes of a message up to which values are not counted: a value has at least two."""
 
-# Whole strings, whose content does not count, and the beginnings of containers and separators of values.
-_MARK: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[,\[{]', re.DOTALL)
-_QUOTE: Final = ord('"')
+# The length of a value, and the type bytes of the containers that end before it.
+_LENGTH: Final = re.compile(rb"[\]}]*+([0-9]{1,9}):")
 _CONTAINERS: Final = frozenset(b"]}")
+
+
+@cache
+def _more_than(number: int) -> re.Pattern[bytes]:
+    """Return a pattern of more beginnings of containers and separators than ``number``, outside of strings.
+
+    One match takes no step of the interpreter for each of them.
+    """
+    return re.compile(rb'(?:[^"\[{,]*+(?:"(?:[^"\\]++|\\.)*+"[^"\[{,]*+)*+[,\[{]){%d}+' % (number + 1), re.DOTALL)
 
 
 def check_json(data: bytes) -> None:
@@ -37,12 +46,8 @@ def check_json(data: bytes) -> None:
     """
     if len(data) <= COUNTED or data.count(b",") + data.count(b"[") + data.count(b"{") <= VALUES_MAX:
         return
-    count = 0
-    for mark in _MARK.finditer(data):
-        if data[mark.start()] != _QUOTE:
-            count += 1
-            if count > VALUES_MAX:
-                raise _too_many()
+    if _more_than(VALUES_MAX).match(data):
+        raise _too_many()
 
 
 def check_tnet(data: bytes, start: int = 0) -> None:
@@ -59,24 +64,17 @@ def check_tnet(data: bytes, start: int = 0) -> None:
         return
     count = 0
     position = start
-    ends: list[int] = []
-    while True:
-        while ends and position >= ends[-1]:
-            # After the type byte of the container.
-            position = ends.pop() + 1
-        colon = data.find(b":", position, position + 10)
-        if colon < 0 or not data[position:colon].isdigit():
-            return
-        end = colon + 1 + int(data[position:colon])
-        if end >= len(data):
+    size = len(data)
+    match = _LENGTH.match
+    while length := match(data, position):
+        position = length.end()
+        end = position + int(length[1])
+        if end >= size:
             return
         count += 1
         if count > VALUES_MAX:
             raise _too_many()
-        if data[end] in _CONTAINERS:
-            ends.append(end)
-            position = colon + 1
-        else:
+        if data[end] not in _CONTAINERS:
             position = end + 1
 
 

@@ -21,7 +21,8 @@ class Queue:
         self.taken = 0
         self.size = 1
         """Bytes of each message."""
-        self.turns: list[int] = []
+        self.looked_at: list[int] = []
+        """Messages taken before each look at the events, which admits peers that had nothing."""
         self.trouble: Exception | None = None
         self._fd, self._signal = os.pipe()
 
@@ -30,6 +31,7 @@ class Queue:
 
     def getsockopt(self, option: int) -> int:
         assert option == zmq.EVENTS
+        self.looked_at.append(self.taken)
         return int(zmq.POLLIN) if self.waiting else 0
 
     def arrive(self, count: int) -> None:
@@ -169,4 +171,12 @@ async def test_a_message_longer_than_a_turn_is_read_alone(queue: Queue) -> None:
     await asyncio.sleep(0)
     assert queue.taken == 1
     await until_taken(queue, 2)
+    reader.close()
+
+
+async def test_each_turn_admits_peers_whose_queue_was_empty(queue: Queue) -> None:
+    queue.waiting, queue.size = 3, 10 * TURN_BYTES
+    reader = drain(queue)
+    await until_taken(queue, 3)
+    assert queue.looked_at[:3] == [0, 1, 2]
     reader.close()
