@@ -159,8 +159,7 @@ class WebSocketHandshake:
         except EventError as error:
             session.backend_lost(str(error))
             return
-        if not leg.process(events):
-            leg.rest()
+        leg.process(events, lambda closed: None if closed else leg.rest())
         if ahead:
             websocket.data_received(ahead)
 

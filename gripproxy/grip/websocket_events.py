@@ -15,7 +15,7 @@ from gripproxy.grip.close_frame import close_payload, is_close_code
 from gripproxy.grip.errors import BackendError
 from gripproxy.grip.frames import MAX_CONTROL
 
-__all__ = ["Event", "EventError", "close_content", "decode", "encode", "parse_close_content"]
+__all__ = ["Event", "EventError", "close_content", "decode", "decode_some", "encode", "parse_close_content"]
 
 
 _MAX_LINE: Final = 100
@@ -82,9 +82,28 @@ def decode(body: bytes) -> list[Event]:
             its length ends, a line has no type, a ``TEXT`` is not UTF-8, or a ``PING`` or ``PONG`` has more than 125
             bytes (either would make the client fail the connection, RFC 6455 §8.1 and §5.5).
     """
+    return decode_some(body, 0, len(body))[0]
+
+
+def decode_some(body: bytes, position: int, most: int) -> tuple[list[Event], int]:
+    """Read a part of the events of a body: a megabyte may have a hundred thousand.
+
+    Args:
+        body: The whole body.
+        position: Offset of the first event, in bytes.
+        most: Greatest number of events.
+
+    Returns:
+        The events in order, and the offset of the next one: the length of the body after the last.
+
+    Raises:
+        EventError: As :func:`decode`.
+    """
     events: list[Event] = []
-    position, end = 0, len(body)
-    while position < end:
+    end = len(body)
+    for _ in range(most):
+        if position >= end:
+            break
         stop = body.find(b"\r\n", position)
         if stop < 0:
             raise EventError(f"no line end in the {end - position} bytes from byte {position} on")
@@ -120,7 +139,7 @@ def decode(body: bytes) -> list[Event]:
                 f"{kind.decode()} at byte {start} has {len(content)} bytes; a frame of it carries at most {MAX_CONTROL}"
             )
         events.append(Event(kind, content))
-    return events
+    return events, position
 
 
 def _no_end(kind: bytes, stop: int, body: bytes) -> EventError:

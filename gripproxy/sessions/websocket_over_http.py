@@ -6,14 +6,17 @@ session. ``Poster`` performs the requests.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from gripproxy.grip.event_headers import bytes_accepted, is_events, keep_alive_interval, update_meta
 from gripproxy.grip.event_outbox import BATCH, AcceptError, Outbox, OutboxFull
+from gripproxy.grip.event_reader import EventReader
 from gripproxy.grip.frames import BINARY, TEXT
 from gripproxy.grip.headers import Headers
 from gripproxy.grip.response import Response
-from gripproxy.grip.websocket_events import Event, EventError, close_content, decode, encode, parse_close_content
+from gripproxy.grip.websocket_events import Event, EventError, close_content, encode, parse_close_content
 from gripproxy.sessions.reliable_websocket import ReliableWebSocket
 from gripproxy.sessions.timer_wheel import Alarm
 from gripproxy.sessions.websocket import WebSocketSession
@@ -21,8 +24,8 @@ from gripproxy.sessions.websocket import WebSocketSession
 # States of a leg: LIVE; LEAVING, DISCONNECT is to be sent; LEFT, it was sent; DEAD, nothing is sent or received.
 LIVE, LEAVING, LEFT, DEAD = range(4)
 
-# Request under way: none, one with events or a refresh, a query for missed messages.
-NOTHING, EVENTS, QUESTION = range(3)
+# Request under way: none, one with events or a refresh, a query for missed messages; or its response is being read.
+NOTHING, EVENTS, QUESTION, READING = range(4)
 
 __all__ = ["RETRIES", "LastIds", "Poster", "WebSocketOverHttp"]
 
@@ -31,6 +34,9 @@ LastIds = tuple[tuple[bytes, bytes], ...]
 
 RETRIES: Final = (1, 2, 4, 8, 16)
 """Seconds before each repetition after a failed connection, plus up to one more (docs/grip.md §8.3)."""
+
+STEP: Final = 16
+"""Events of a response passed on between two checks of the clock."""
 
 
 class Poster(Protocol):
@@ -295,13 +301,42 @@ class WebSocketOverHttp:
             # The response to DISCONNECT does not matter; after an earlier one DISCONNECT is sent.
             self._go()
             return
-        events = self._events_of(response, question)
-        if events is None:
+        if response.code != 200 or not is_events(response.headers):
+            self._poster.spoiled(f"events were answered with {response.code}", question)
+            self._unusable(question, f"the backend answered events with {response.code}")
+            return
+        self._read(EventReader(response.body), response, question)
+
+    def _read(self, reader: EventReader, response: Response, question: bool) -> None:
+        """Read the events of a response, in several turns of the loop if there are many."""
+        try:
+            whole = reader.read()
+        except EventError as error:
+            self._malformed(error, question)
+            return
+        if whole:
+            self._take(reader.events, response, question)
+        else:
+            self._later(partial(self._read, reader, response, question))
+
+    def _take(self, events: list[Event], response: Response, question: bool) -> None:
+        """Drop the client's events that the response accepts, and pass its own on."""
+        try:
+            self.headers(response.headers)
+            if self._taken and self._outbox is not None and not question:
+                self._outbox.accepted(bytes_accepted(response.headers))
+                if self._outbox.empty:
+                    self._outbox = None
+        except (AcceptError, EventError) as error:
+            self._malformed(error, question)
             return
         # The client has closed, and the backend does not accept the remaining events.
         stuck = self._client_closed and self._outbox is not None and not self._outbox.fresh
         closing = self._client_closed and (self._outbox is None or self._outbox.empty)
-        closed = self.process(events)
+        self.process(events, partial(self._answered, events, question, closing, stuck))
+
+    def _answered(self, events: list[Event], question: bool, closing: bool, stuck: bool, closed: bool) -> None:
+        """Continue after a response whose events are passed on."""
         if self._ending and (self._outbox is None or self._outbox.empty):
             self._state = DEAD
             return
@@ -325,24 +360,26 @@ class WebSocketOverHttp:
                 return
         self._rest()
 
-    def _events_of(self, response: Response, question: bool) -> list[Event] | None:
-        """Return the events of a response, and drop the accepted ones of the client; None if it cannot be used."""
-        if response.code != 200 or not is_events(response.headers):
-            self._poster.spoiled(f"events were answered with {response.code}", question)
-            self._unusable(question, f"the backend answered events with {response.code}")
-            return None
+    def _later(self, act: Callable[[], None]) -> None:
+        """Call a function in the next turn of the loop; no request is sent before."""
+        self._in_flight = READING
+        self._session.context.turns.add(partial(self._continue, act))
+
+    def _continue(self, act: Callable[[], None]) -> bool:
+        self._in_flight = NOTHING
         try:
-            events = decode(response.body)
-            self.headers(response.headers)
-            if self._taken and self._outbox is not None and not question:
-                self._outbox.accepted(bytes_accepted(response.headers))
-                if self._outbox.empty:
-                    self._outbox = None
-        except (EventError, AcceptError) as error:
-            self._poster.spoiled(f"events: {error}", question)
-            self._unusable(question, f"the backend's events: {error}")
-            return None
-        return events
+            if self._state == LIVE:
+                act()
+            else:
+                # The client has left; DISCONNECT may be due.
+                self._go()
+        except Exception as error:  # noqa: BLE001 - of one session; those behind it have their turn
+            self._session.context.table.failed(self._session, error)
+        return True
+
+    def _malformed(self, error: Exception, question: bool) -> None:
+        self._poster.spoiled(f"events: {error}", question)
+        self._unusable(question, f"the backend's events: {error}")
 
     def _unusable(self, question: bool, why: str) -> None:
         """Fail, or repeat a query later: the response is missing or cannot be used. Events may have been taken, so
@@ -367,15 +404,28 @@ class WebSocketOverHttp:
             self._interval = interval
         self.backend_meta = update_meta(self.backend_meta, headers, self._session.terms.bounds.meta)
 
-    def process(self, events: list[Event]) -> bool:
-        """Pass the backend's events to the session.
+    def process(self, events: list[Event], done: Callable[[bool], None], start: int = 0) -> None:
+        """Pass the backend's events to the session, in several turns of the loop if there are many.
 
         Args:
             events: of one response.
-
-        Returns:
-            True if one of them ended the conversation.
+            done: called with True if one of them ended the conversation, else with False; not called if the client
+                leaves before all are passed on.
+            start: index of the first event.
         """
+        count = len(events)
+        while count - start > STEP:
+            if self._process(events[start : start + STEP]):
+                done(True)
+                return
+            start += STEP
+            if self._session.context.turns.late():
+                self._later(partial(self.process, events, done, start))
+                return
+        done(self._process(events[start:] if start else events))
+
+    def _process(self, events: list[Event]) -> bool:
+        """Pass events to the session. Returns True if one of them ended the conversation."""
         session = self._session
         for event in events:
             kind, content = event.type, event.content

@@ -77,7 +77,7 @@ class Talk:
 
     def open(self, *events: bytes, confirm: bool = True) -> Talk:
         """What the answer to OPEN says."""
-        self.leg.process([])
+        self.leg.process([], lambda closed: None)
         self.say(b"hello")
         self.requests.clear()
         self.answer(*events)

@@ -12,6 +12,7 @@ import pytest
 
 from gripproxy.grip.close_frame import close_payload
 from gripproxy.grip.control import Detach, Subscribe
+from gripproxy.grip.event_reader import READ_MAX
 from gripproxy.grip.frames import BINARY, CLOSE, PING, PONG, TEXT
 from gripproxy.grip.headers import Headers
 from gripproxy.grip.item import Item, MessageFormat
@@ -576,7 +577,85 @@ class TestClientVanishes:
 
 def test_the_opening_answer_may_carry_more(talk: Talk) -> None:
     talk.leg.headers([EVENTS, INTERVAL, (b"Set-Meta-User", b"me")])
-    assert not talk.leg.process([])
-    talk.leg.rest()
+    talk.leg.process([], lambda closed: talk.leg.rest())
     talk.house.pass_time(31)
     assert talk.requests == [(b"", 0, [(b"User", b"me")])]
+
+
+class TestLongResponses:
+    """A response of many events is read and passed on in several turns of the loop."""
+
+    @pytest.fixture
+    def talk(self) -> Talk:
+        """Return a conversation with a request under way whose client takes a millisecond for each message."""
+        talk = Talk()
+        transport, clock = talk.client.transport, talk.house.clock
+
+        def slow() -> None:
+            clock.now += 0.001
+            transport.on_write = slow
+
+        transport.on_write = slow
+        talk.say(b"request")
+        talk.posted()
+        return talk
+
+    def test_other_work_has_its_turn(self, talk: Talk) -> None:
+        talk.answer(b"TEXT 1\r\nx\r\n" * 100)
+        counts = [len(talk.heard())]
+        while talk.house.turns.run():
+            counts.append(len(talk.heard()))
+        assert sum(counts) == 100
+        # A check of the clock after each 16 messages, and 5 ms a turn.
+        assert max(counts) <= 32
+        assert talk.posted() == []
+
+    def test_the_next_request_waits_for_the_last_event(self, talk: Talk) -> None:
+        talk.answer(b"TEXT 1\r\nx\r\n" * 100)
+        talk.say(b"next")
+        assert talk.posted() == []
+        talk.house.turns.run_all()
+        assert len(talk.heard()) == 100
+        assert talk.posted() == [b"TEXT 4\r\nnext\r\n"]
+
+    def test_reading_takes_turns_too(self, talk: Talk) -> None:
+        talk.answer(b"PONG\r\n" * (READ_MAX + 1) + b"TEXT 4\r\nlast\r\n")
+        assert talk.heard() == []
+        talk.house.turns.run_all()
+        assert (TEXT, b"last") in talk.heard()
+
+    def test_nothing_of_a_malformed_response_is_passed_on(self, talk: Talk) -> None:
+        talk.answer(b"TEXT 1\r\nx\r\n" * (READ_MAX + 1) + b"TEXT")
+        talk.house.turns.run_all()
+        assert len(talk.spoilt) == 1
+        assert b"\x81\x01x" not in talk.client.transport.sent
+
+    @pytest.mark.parametrize("count", [100, READ_MAX + 1])
+    def test_a_client_that_leaves_meanwhile_gets_no_more(self, talk: Talk, count: int) -> None:
+        talk.answer(b"TEXT 1\r\nx\r\n" * count)
+        talk.session.client_lost()
+        got = len(talk.heard())
+        assert talk.posted() == []
+        talk.house.turns.run_all()
+        assert len(talk.heard()) == 0
+        assert got < count
+        assert talk.posted() == [DISCONNECT]
+
+    def test_events_behind_a_close_are_not_read_in_later_turns(self, talk: Talk) -> None:
+        talk.answer(b"TEXT 1\r\nx\r\n" * 50 + CLOSED + b"TEXT 1\r\ny\r\n" * 50)
+        talk.house.turns.run_all()
+        assert b"\x81\x01y" not in talk.client.transport.sent
+        assert talk.client.transport.sent.endswith(b"\x88\x05" + BYE)
+
+    def test_a_defect_ends_the_session_only(self, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail() -> None:
+            raise RuntimeError("defect")
+
+        failures: list[tuple[object, Exception]] = []
+        monkeypatch.setattr(talk.house.table, "failed", lambda *failure: failures.append(failure))
+        talk.answer(b"TEXT 1\r\nx\r\n" * 50)
+        monkeypatch.setattr(talk.client, "relayed", fail)
+        talk.house.turns.run_all()
+        [(session, error)] = failures
+        assert session is talk.session
+        assert str(error) == "defect"
