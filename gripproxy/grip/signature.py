@@ -13,22 +13,16 @@ import os
 import pathlib
 import re
 import stat
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-import jwt
 import orjson
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
-from jwt.algorithms import ECAlgorithm, HMACAlgorithm, RSAAlgorithm
 
 from gripproxy.grip.errors import OperatorError
 
-__all__ = ["LIFETIME", "Algorithm", "Key", "KeyProblem", "Signer", "load_key", "verify"]
+if TYPE_CHECKING:
+    from gripproxy.grip.jws import Algorithm, PrivateKey, PublicKey
 
-Algorithm: TypeAlias = Literal["HS256", "ES256", "RS256"]
-_PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
-_PublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
+__all__ = ["LIFETIME", "Key", "KeyProblem", "Signer", "load_key", "verify"]
 
 LIFETIME: Final = 3600
 """Seconds for which an issued token is valid."""
@@ -43,35 +37,6 @@ _EC_PARAMETERS: Final = re.compile(
 
 class KeyProblem(OperatorError, ValueError):
     """The operator configured a key that cannot be used; the text is the reason and never contains the secret."""
-
-
-class _AnyLengthHMAC(HMACAlgorithm):
-    """HMAC without PyJWT's warning about secrets shorter than the hash.
-
-    Which secret is used is the operator's decision, made together with the backend; a Python warning per request would
-    not reach either of them.
-    """
-
-    def check_key_length(self, key: bytes) -> str | None:
-        return None
-
-
-class _AnyLengthRSA(RSAAlgorithm):
-    """RSA without PyJWT's warning about short moduli, for the same reason."""
-
-    def check_key_length(self, key: object) -> str | None:
-        return None
-
-
-def _make_jws() -> jwt.PyJWS:
-    jws = jwt.PyJWS(algorithms=[])
-    jws.register_algorithm("HS256", _AnyLengthHMAC(HMACAlgorithm.SHA256))
-    jws.register_algorithm("ES256", ECAlgorithm(ECAlgorithm.SHA256))
-    jws.register_algorithm("RS256", _AnyLengthRSA(RSAAlgorithm.SHA256))
-    return jws
-
-
-_JWS: Final = _make_jws()
 
 
 class Key:
@@ -92,8 +57,8 @@ class Key:
         self,
         algorithm: Algorithm,
         secret: bytes | None = None,
-        private: _PrivateKey | None = None,
-        public: _PublicKey | None = None,
+        private: PrivateKey | None = None,
+        public: PublicKey | None = None,
     ) -> None:
         self.algorithm = algorithm
         self._secret = secret
@@ -117,10 +82,12 @@ class Key:
         """
         if not secret:
             raise KeyProblem("the secret is empty; an empty key would trust everybody")
+        from gripproxy.grip import jws
+
         try:
-            _JWS.get_algorithm_by_name("HS256").prepare_key(secret)
-        except jwt.InvalidKeyError as error:
-            raise KeyProblem("the secret is an asymmetric key in text form; name it as file:path instead") from error
+            jws.check_secret(secret)
+        except ValueError as error:
+            raise KeyProblem(str(error)) from error
         return cls("HS256", secret=secret)
 
     @classmethod
@@ -134,28 +101,14 @@ class Key:
         Raises:
             KeyProblem: It is not such a key, or it is encrypted.
         """
-        # openssl ecparam -genkey writes the curve's name as a block of its own before the key.
-        pem = _EC_PARAMETERS.sub(b"", pem)
-        private: object = None
+        from gripproxy.grip import jws
+
         try:
-            if b"PRIVATE KEY-----" in pem:
-                private = load_pem_private_key(pem, password=None)
-                public: object = private.public_key()
-            else:
-                public = load_pem_public_key(pem)
-        except TypeError as error:
-            raise KeyProblem("the PEM key is encrypted; it must be stored without a password") from error
-        except (ValueError, UnsupportedAlgorithm) as error:
-            raise KeyProblem(f"the PEM key cannot be read: {error}") from error
-        if isinstance(public, ec.EllipticCurvePublicKey):
-            if not isinstance(public.curve, ec.SECP256R1):
-                raise KeyProblem(f"an EC key must be on the curve P-256 (prime256v1), not {public.curve.name}")
-            assert private is None or isinstance(private, ec.EllipticCurvePrivateKey)
-            return cls("ES256", private=private, public=public)
-        if isinstance(public, rsa.RSAPublicKey):
-            assert private is None or isinstance(private, rsa.RSAPrivateKey)
-            return cls("RS256", private=private, public=public)
-        raise KeyProblem(f"a PEM key must be EC (P-256) or RSA, not {type(public).__name__.removesuffix('PublicKey')}")
+            # openssl ecparam -genkey writes the curve's name as a block of its own before the key.
+            algorithm, private, public = jws.load_pem(_EC_PARAMETERS.sub(b"", pem))
+        except ValueError as error:
+            raise KeyProblem(str(error)) from error
+        return cls(algorithm, private=private, public=public)
 
     @property
     def can_sign(self) -> bool:
@@ -177,7 +130,9 @@ class Key:
         """Return a JWT of a payload; the key must be one that ``can_sign``."""
         secret = self._secret if self._secret is not None else self._private
         assert secret is not None  # can_sign
-        return _JWS.encode(payload, secret, self.algorithm, sort_headers=False).encode()
+        from gripproxy.grip import jws
+
+        return jws.sign(payload, secret, self.algorithm)
 
     def claims(self, token: bytes, now: int) -> tuple[int, object] | None:
         """Return ``exp`` and ``iss`` of a token that is signed with this key and has not expired, else None.
@@ -210,11 +165,14 @@ class Key:
         """Verify the signature of a token and return its ``exp`` and ``iss``, None if one of them is not right."""
         secret = self._secret if self._secret is not None else self._public
         assert secret is not None  # every way to make a key sets one of the two
+        from gripproxy.grip import jws
+
+        payload = jws.payload_of(token, secret, self.algorithm)
+        if payload is None:
+            return None
         try:
-            # RecursionError: PyJWT reads the token's header with json, which nests as deep as the sender likes.
-            payload: bytes = _JWS.decode_complete(token, secret, algorithms=[self.algorithm])["payload"]
             claims: object = orjson.loads(payload)
-        except (jwt.PyJWTError, ValueError, RecursionError):
+        except ValueError:
             return None
         if not isinstance(claims, dict):
             return None
