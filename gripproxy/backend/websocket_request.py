@@ -291,7 +291,7 @@ class WebSocketRequest(BufferedRequest):
             else:
                 self._answered(response)
             return
-        self._read(EventReader(response.body), response, poster)
+        self._read(EventReader(response.body, [], 0), response, poster)
 
     def _read(self, reader: EventReader, response: Response, poster: EventPoster) -> None:
         """Read the events of the response to OPEN, in several turns of the loop if there are many."""

@@ -17,14 +17,16 @@ class EventReader:
 
     Args:
         body: The whole body.
+        events: Events that are read already.
+        position: Offset behind these, in bytes.
     """
 
     __slots__ = ("_body", "_position", "events")
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, events: list[Event], position: int) -> None:
         self._body = body
-        self._position = 0
-        self.events: list[Event] = []
+        self._position = position
+        self.events = events
 
     def read(self) -> bool:
         """Read up to ``READ_MAX`` further events.
@@ -36,8 +38,5 @@ class EventReader:
             EventError: The body is malformed (``gripproxy.grip.websocket_events.decode``).
         """
         events, self._position = decode_some(self._body, self._position, READ_MAX)
-        if self.events:
-            self.events += events
-        else:
-            self.events = events
+        self.events += events
         return self._position >= len(self._body)

@@ -12,11 +12,11 @@ from typing import Final, Protocol
 
 from gripproxy.grip.event_headers import bytes_accepted, is_events, keep_alive_interval, update_meta
 from gripproxy.grip.event_outbox import BATCH, AcceptError, Outbox, OutboxFull
-from gripproxy.grip.event_reader import EventReader
+from gripproxy.grip.event_reader import READ_MAX, EventReader
 from gripproxy.grip.frames import BINARY, TEXT
 from gripproxy.grip.headers import Headers
 from gripproxy.grip.response import Response
-from gripproxy.grip.websocket_events import Event, EventError, close_content, encode, parse_close_content
+from gripproxy.grip.websocket_events import Event, EventError, close_content, decode_some, encode, parse_close_content
 from gripproxy.sessions.reliable_websocket import ReliableWebSocket
 from gripproxy.sessions.timer_wheel import Alarm
 from gripproxy.sessions.websocket import WebSocketSession
@@ -305,10 +305,19 @@ class WebSocketOverHttp:
             self._poster.spoiled(f"events were answered with {response.code}", question)
             self._unusable(question, f"the backend answered events with {response.code}")
             return
-        self._read(EventReader(response.body), response, question)
+        body = response.body
+        try:
+            events, position = decode_some(body, 0, READ_MAX)
+        except EventError as error:
+            self._malformed(error, question)
+            return
+        if position < len(body):
+            self._later(partial(self._read, EventReader(body, events, position), response, question))
+        else:
+            self._take(events, response, question)
 
     def _read(self, reader: EventReader, response: Response, question: bool) -> None:
-        """Read the events of a response, in several turns of the loop if there are many."""
+        """Continue to read the events of a long response."""
         try:
             whole = reader.read()
         except EventError as error:
@@ -333,7 +342,10 @@ class WebSocketOverHttp:
         # The client has closed, and the backend does not accept the remaining events.
         stuck = self._client_closed and self._outbox is not None and not self._outbox.fresh
         closing = self._client_closed and (self._outbox is None or self._outbox.empty)
-        self.process(events, partial(self._answered, events, question, closing, stuck))
+        if len(events) <= STEP:
+            self._answered(events, question, closing, stuck, self._process(events))
+        else:
+            self.process(events, partial(self._answered, events, question, closing, stuck))
 
     def _answered(self, events: list[Event], question: bool, closing: bool, stuck: bool, closed: bool) -> None:
         """Continue after a response whose events are passed on."""

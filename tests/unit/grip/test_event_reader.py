@@ -13,7 +13,7 @@ TEXT = b"TEXT 3\r\nabc\r\n"
 @pytest.mark.parametrize("count", [0, 1, READ_MAX - 1, READ_MAX, READ_MAX + 1, 3 * READ_MAX])
 def test_a_body_is_read_in_parts(count: int) -> None:
     body = TEXT * count
-    reader = EventReader(body)
+    reader = EventReader(body, [], 0)
     calls = 1
     while not reader.read():
         assert len(reader.events) == calls * READ_MAX
@@ -23,7 +23,7 @@ def test_a_body_is_read_in_parts(count: int) -> None:
 
 
 def test_a_fault_is_found_where_it_is() -> None:
-    reader = EventReader(TEXT * READ_MAX + b"TEXT 5\r\nab")
+    reader = EventReader(TEXT * READ_MAX + b"TEXT 5\r\nab", [], 0)
     assert not reader.read()
     with pytest.raises(EventError, match="TEXT at byte"):
         reader.read()
