@@ -19,10 +19,10 @@ from gripproxy.backend.outages import BAD_ANSWER, BLOCKED, DESCRIPTORS, LATE, RE
 from gripproxy.backend.retries import HANDSHAKE, OPEN, RetryRule
 from gripproxy.backend.upstream_request import BufferedRequest
 from gripproxy.grip.event_headers import is_events, keep_alive_interval
-from gripproxy.grip.event_reader import EventReader
+from gripproxy.grip.event_reader import READ_MAX, EventReader
 from gripproxy.grip.headers import Headers, first, head_size
 from gripproxy.grip.response import Response
-from gripproxy.grip.websocket_events import Event, EventError
+from gripproxy.grip.websocket_events import Event, EventError, decode_some
 from gripproxy.grip.websocket_handshake import check_accept
 from gripproxy.http1.request_parser import Request
 from gripproxy.routing.match import host_name
@@ -291,20 +291,33 @@ class WebSocketRequest(BufferedRequest):
             else:
                 self._answered(response)
             return
-        self._read(EventReader(response.body, [], 0), response, poster)
-
-    def _read(self, reader: EventReader, response: Response, poster: EventPoster) -> None:
-        """Read the events of the response to OPEN, in several turns of the loop if there are many."""
-        if self._over:
-            return
+        body = response.body
         try:
-            if not reader.read():
-                self._context.loop.call_soon(self._read, reader, response, poster)
-                return
+            events, position = decode_some(body, 0, READ_MAX)
         except EventError as error:
             self._broken(f"the backend's events: {error}", BAD_ANSWER)
             return
-        events = reader.events
+        if position < len(body):
+            reader = EventReader(body, events, position)
+            self._context.loop.call_soon(self._read, reader, response, poster)
+        else:
+            self._opened(events, response, poster)
+
+    def _read(self, reader: EventReader, response: Response, poster: EventPoster) -> None:
+        """Continue to read the events of a long response to OPEN, in the next turns of the loop."""
+        if self._over:
+            return
+        try:
+            whole = reader.read()
+        except EventError as error:
+            self._broken(f"the backend's events: {error}", BAD_ANSWER)
+            return
+        if whole:
+            self._opened(reader.events, response, poster)
+        else:
+            self._context.loop.call_soon(self._read, reader, response, poster)
+
+    def _opened(self, events: list[Event], response: Response, poster: EventPoster) -> None:
         interval = keep_alive_interval(response.headers)
         if not events and interval:
             # Not decided yet: asked again at the interval, the client waits (docs/grip.md §8.3).

@@ -159,7 +159,7 @@ class WebSocketHandshake:
         except EventError as error:
             session.backend_lost(str(error))
             return
-        leg.process(events, lambda closed: None if closed else leg.rest())
+        leg.opened(events)
         if ahead:
             websocket.data_received(ahead)
 

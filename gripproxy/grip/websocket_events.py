@@ -101,9 +101,8 @@ def decode_some(body: bytes, position: int, most: int) -> tuple[list[Event], int
     """
     events: list[Event] = []
     end = len(body)
-    for _ in range(most):
-        if position >= end:
-            break
+    while position < end and most:
+        most -= 1
         stop = body.find(b"\r\n", position)
         if stop < 0:
             raise EventError(f"no line end in the {end - position} bytes from byte {position} on")

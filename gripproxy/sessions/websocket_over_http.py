@@ -461,9 +461,16 @@ class WebSocketOverHttp:
                 return True
         return False
 
-    def rest(self) -> None:
-        """Send events that the client has sent during the opening, or wait: its response is dealt with."""
-        self._rest()
+    def opened(self, events: list[Event]) -> None:
+        """Pass on the events behind OPEN, then send those that the client has sent meanwhile, or wait.
+
+        Args:
+            events: of the response to OPEN.
+        """
+        if len(events) > STEP:
+            self.process(events, lambda closed: None if closed else self._rest())
+        elif not events or not self._process(events):
+            self._rest()
 
     def _rest(self) -> None:
         if self._outbox is None or not self._outbox.full:

@@ -577,7 +577,7 @@ class TestClientVanishes:
 
 def test_the_opening_answer_may_carry_more(talk: Talk) -> None:
     talk.leg.headers([EVENTS, INTERVAL, (b"Set-Meta-User", b"me")])
-    talk.leg.process([], lambda closed: talk.leg.rest())
+    talk.leg.opened([])
     talk.house.pass_time(31)
     assert talk.requests == [(b"", 0, [(b"User", b"me")])]
 
