@@ -1,9 +1,9 @@
 """Taking clients from the listening sockets, for as long as there are descriptors for them.
 
-With plenty of room the event loop's own servers accept, and this module takes some clients that wait behind: that is
-fast, but clients without a descriptor would be closed. So near the limit this module accepts by itself, one client
-after the other, and pauses when only the reserve is left: clients then wait in the queue of the listening socket until
-others have gone.
+With plenty of room the event loop's own servers accept: that is fast, and a connection needs no object for its socket.
+But some versions take the whole queue in one turn, and all close clients without a descriptor. So near the limit this
+module accepts by itself, one client after the other, and pauses when only the reserve is left: clients then wait in the
+queue of the listening socket until others have gone.
 
 The number of descriptors in use is found by the lowest free one: the kernel gives a new file the lowest number that is
 free (POSIX, dup(2)), so that all below it are in use.
@@ -20,7 +20,6 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
-from gripproxy.process.accept_queue import TURN, accept_waiting
 from gripproxy.process.limits import FILE_LIMIT_MAX
 from gripproxy.process.listening_sockets import ListeningSocket
 from gripproxy.process.log import log
@@ -37,12 +36,11 @@ RESERVE: Final = 200
 """Descriptors kept for the pipe, libraries, and requests that clients are about to send; an eighth of the limit if that
 is less. Beside them one is kept for each request that is waiting for a connection to its backend."""
 
-BEHIND: Final = 7
-"""Clients accepted in a turn beside the one that the loop's server accepts. With one a turn a reconnecting crowd waits
-while turns are long; with many the workers, which share the sockets, get unequal parts of it."""
-
 PAUSE: Final = 0.1
 """Seconds between two looks whether there is room again."""
+
+TURN: Final = 50
+"""Clients accepted in one turn of the loop near the limit."""
 
 Make = Callable[[bool], asyncio.Protocol]
 """Makes the protocol of a client; the argument: whether the connection has TLS."""
@@ -230,21 +228,9 @@ class Acceptor:
             if self._clients() >= wary and not self._looking:
                 self._looking = True
                 self._loop.call_soon(self.look)
-            self._accept_behind(door)
             return make(tls)
 
         return arrived
-
-    def _accept_behind(self, door: _ListeningSocket) -> None:
-        """Accept the clients that wait behind one that the loop's server has accepted."""
-        if door.server is None:
-            return
-        try:
-            for sock in accept_waiting(door.listener.sock, BEHIND):
-                self._keep(self._connect(sock, door))
-        except OSError as error:
-            # The server meets the same error, and reports it.
-            log.debug("cannot accept: %s", error.strerror)
 
     # By ourselves
 
