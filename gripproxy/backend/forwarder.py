@@ -21,10 +21,11 @@ __all__ = ["FEATURES", "FORWARD_METHODS_IDEMPOTENT", "Forwarder", "grip_last"]
 
 FEATURES: Final = (
     b"status, link:next, link:gone, filter:skip-self, filter:skip-users, filter:require-sub, "
-    b"filter:build-id, filter:var-subst, filter:http-check, filter:http-modify, ws:prev-id"
+    b"filter:build-id, filter:var-subst, filter:http-check, filter:http-modify, ws:prev-id, ws:more-events"
 )
 """Value of Grip-Feature: that of the newest Pushpin (docs/grip.md §2.2) without ``session``, which is not implemented,
-and with ``ws:prev-id``: a WebSocket's ``subscribe`` may have a prev-id (docs/websocket-reliability.md)."""
+and with ``ws:prev-id``: a WebSocket's ``subscribe`` may have a prev-id (docs/websocket-reliability.md), and
+``ws:more-events``: a response with events may ask for the next request (docs/grip.md §8.3)."""
 
 FORWARD_METHODS_IDEMPOTENT: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"))
 """Methods that may be sent twice (RFC 9110 §9.2.2)."""

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from gripproxy.grip.stats_format import FAILURES
 
 __all__ = [
+    "AWAY",
     "BAD_ANSWER",
     "BLOCKED",
     "DESCRIPTORS",
@@ -21,6 +22,7 @@ __all__ = [
     "LINES_EVERY",
     "REFUSED",
     "RESET",
+    "RETRY_AFTER",
     "TARGETS_MAX",
     "TIMED_OUT",
     "TLS",
@@ -34,6 +36,12 @@ __all__ = [
 ]
 
 (REFUSED, UNREACHABLE, UNRESOLVED, TIMED_OUT, TLS, BLOCKED, DESCRIPTORS, LATE, RESET, BAD_ANSWER, TOO_LARGE) = FAILURES
+
+AWAY: Final = frozenset((REFUSED, UNREACHABLE, TIMED_OUT, RESET))
+"""Kinds of a backend that is away: it has not got the request, or has ended without an answer."""
+
+RETRY_AFTER: Final = 3
+"""``Retry-After`` of the 503 for a target with ``away``, in seconds."""
 
 LINES_EVERY: Final = 10.0
 """Seconds between two lines of one kind about one target."""

@@ -36,6 +36,13 @@ HOSTS_MAX: Final = 4096
 """Pools that are kept although they are empty: clients' Host headers name the hosts that TLS is checked against."""
 
 
+AWAY_PAUSE: Final = 0.05
+"""Seconds between two connects of a request to a target that is away."""
+
+AWAY_RATE: Final = 2000
+"""Connects per second to such a target, of all requests that wait for it."""
+
+
 class Blocked(BackendError, OSError):
     """The target's address is barred to untrusted targets (``policy_allow``, ``policy_deny``)."""
 
@@ -48,7 +55,8 @@ def kind_of(error: BaseException) -> str:
     """
     if isinstance(error, Blocked):
         return BLOCKED
-    if isinstance(error, ConnectionRefusedError):
+    if isinstance(error, ConnectionRefusedError | FileNotFoundError):
+        # FileNotFoundError: the backend has not made its Unix socket yet, or has removed it.
         return REFUSED
     if isinstance(error, TimeoutError):
         return TIMED_OUT
@@ -73,7 +81,18 @@ class HostPool:
         server_name: Name that the certificate is checked against.
     """
 
-    __slots__ = ("_connecting", "_idle", "_others", "_owner", "_server_name", "_starved", "_tls", "outage", "target")
+    __slots__ = (
+        "_away_since",
+        "_connecting",
+        "_idle",
+        "_others",
+        "_owner",
+        "_server_name",
+        "_starved",
+        "_tls",
+        "outage",
+        "target",
+    )
 
     def __init__(self, owner: BackendPool, target: Target, tls: ssl.SSLContext | None, server_name: str) -> None:
         self._owner = owner
@@ -86,6 +105,8 @@ class HostPool:
         """Connects of all pools that wait for a descriptor."""
         self._starved: dict[Sink, bool] = {}
         """Sinks in ``_connecting`` that wait for a descriptor; True if only a new connection will do."""
+        self._away_since = 0.0
+        """Time of the first of the latest refusals, in seconds of the loop's clock; 0 after a connection."""
         self.outage: Outage | None = None
         """Counter of the target's failures, if there were any (``gripproxy.backend.outages.Troubled``)."""
 
@@ -102,7 +123,7 @@ class HostPool:
             connection.sink = sink
             sink.on_connected(connection)
             return
-        name = f"connect {self.target.host}:{self.target.port}"
+        name = f"connect {self.target}"
         self._connecting[sink] = self._owner.loop.create_task(self._connect(sink, fresh), name=name)
         self._owner.connecting += 1
 
@@ -173,7 +194,7 @@ class HostPool:
         timeout = self._owner.connect_timeout
         try:
             async with asyncio.timeout(timeout):
-                connection = await self._opened(sink, fresh)
+                connection = await self._reached(sink, fresh)
         except TimeoutError:
             starved = sink in self._starved
             self._over(sink)
@@ -187,6 +208,28 @@ class HostPool:
         self._over(sink)
         connection.sink = sink
         sink.on_connected(connection)
+
+    async def _reached(self, sink: Sink, fresh: bool) -> BackendConnection:
+        """Return a new connection; one that is refused is tried again while the target may be away.
+
+        After ``away_wait`` further requests fail at the first refusal, until a connection is made.
+        """
+        loop, wait = self._owner.loop, self.target.away_wait
+        while True:
+            try:
+                connection = await self._opened(sink, fresh)
+            except (ConnectionRefusedError, FileNotFoundError):
+                now = loop.time()
+                if not self._away_since:
+                    self._away_since = now
+                left = self._away_since + wait - now
+                if left <= 0:
+                    raise
+                # The more requests wait, the more seldom each of them tries.
+                await asyncio.sleep(min(left, max(AWAY_PAUSE, len(self._connecting) / AWAY_RATE)))
+            else:
+                self._away_since = 0.0
+                return connection
 
     async def _opened(self, sink: Sink, fresh: bool) -> BackendConnection:
         """Return a new connection, as soon as there is a descriptor for it."""
@@ -212,16 +255,19 @@ class HostPool:
                 error = failure
 
     async def _open(self) -> BackendConnection:
-        target = self.target
+        target, tls, loop = self.target, self._tls, self._owner.loop
+        server_name = self._server_name if tls is not None else None
+        if target.kind == "unix":
+            # The operator has named the path: the access policy is about addresses.
+            _, connection = await loop.create_unix_connection(
+                lambda: BackendConnection(self), target.path, ssl=tls, server_hostname=server_name
+            )
+            return connection
         host = target.host
         if target.untrusted:
             host = await self._owner.allowed_address(host, target.port)
-        _, connection = await self._owner.loop.create_connection(
-            lambda: BackendConnection(self),
-            host,
-            target.port,
-            ssl=self._tls,
-            server_hostname=self._server_name if self._tls is not None else None,
+        _, connection = await loop.create_connection(
+            lambda: BackendConnection(self), host, target.port, ssl=tls, server_hostname=server_name
         )
         return connection
 
@@ -260,7 +306,7 @@ class BackendPool:
     def host(self, target: Target, server_name: str) -> TargetPool:
         """Return the pool of ``target``; ``server_name``: the name of the request, for its certificate."""
         name = ""
-        key: tuple[object, ...] = (target.host, target.port, target.untrusted)
+        key: tuple[object, ...] = (target.host, target.port, target.path, target.untrusted)
         if target.ssl:
             name = target.host if target.trust_connect_host else server_name
             key += (name, target.insecure, target.client_cert, target.client_key)

@@ -138,7 +138,7 @@ class UpstreamRequest(ABC):
 
     def _tried(self) -> str:
         """Return the text for debugging when no target could be connected to."""
-        tried = ", ".join([f"{target.host}:{target.port}" for target in self._targets])
+        tried = ", ".join([target.address for target in self._targets])
         return f"Unable to connect to any targets. Tried: {tried}"
 
     def _drop(self) -> None:

@@ -15,7 +15,7 @@ from gripproxy.backend.context import BackendContext
 from gripproxy.backend.event_poster import EventPoster
 from gripproxy.backend.forwarder import Forwarder
 from gripproxy.backend.header_template import HeaderTemplate, HeaderTemplates
-from gripproxy.backend.outages import BAD_ANSWER, BLOCKED, DESCRIPTORS, LATE, RESET, TOO_LARGE
+from gripproxy.backend.outages import AWAY, BAD_ANSWER, BLOCKED, DESCRIPTORS, LATE, RESET, TOO_LARGE
 from gripproxy.backend.retries import HANDSHAKE, OPEN, RetryRule
 from gripproxy.backend.upstream_request import BufferedRequest
 from gripproxy.grip.event_headers import is_events, keep_alive_interval
@@ -230,7 +230,8 @@ class WebSocketRequest(BufferedRequest):
         if self._over:
             return
         self.abandon()
-        self._report(kind, why, 503 if kind == DESCRIPTORS else 502)
+        away = kind in AWAY and self.target.away
+        self._report(kind, why, 503 if kind == DESCRIPTORS or away else 502)
         self._owner.on_request_failed(kind, debug)
 
     # A target that speaks WebSocket: Sink

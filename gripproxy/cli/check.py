@@ -53,6 +53,8 @@ def _condition(route: Route) -> str:
 
 def _target(target: Target) -> str:
     what = "the test handler" if target.kind == "test" else f"{'https' if target.ssl else 'http'}://{target}"
+    if target.kind == "unix":
+        what = f"{'https' if target.ssl else 'http'} on the socket {target.path}"
     notes = []
     if target.ssl and target.insecure:
         notes.append("certificate not verified")

@@ -10,7 +10,7 @@ from typing import Final
 
 from gripproxy.backend.connection import BackendConnection
 from gripproxy.backend.forwarder import FORWARD_METHODS_IDEMPOTENT, Forwarder
-from gripproxy.backend.outages import BAD_ANSWER, BLOCKED, DESCRIPTORS, LATE, TOO_LARGE
+from gripproxy.backend.outages import AWAY, BAD_ANSWER, BLOCKED, DESCRIPTORS, LATE, RETRY_AFTER, TOO_LARGE
 from gripproxy.backend.retries import CLIENT_IDEMPOTENT, CLIENT_OTHER, RetryRule
 from gripproxy.backend.upstream_request import UpstreamRequest
 from gripproxy.client.context import ClientContext
@@ -46,6 +46,7 @@ UPLOAD_WAIT_MAX: Final = 128 * 1024
 NEVER: Final = float("inf")
 
 _ERROR: Final = "Error while proxying to origin."
+_UNAVAILABLE: Final = "Service unavailable."
 
 WAITING, RELAY, BUFFER, THROUGH = range(4)
 """Ways of a response: unknown; relayed; GRIP, buffered whole; GRIP stream too large to buffer, relayed, then held."""
@@ -233,10 +234,15 @@ class Exchange(UpstreamRequest):
         return self.route.targets if self.route is not None else ()
 
     def _unconnected(self, kind: str, why: object) -> None:
-        status = 503 if kind == DESCRIPTORS else 502
+        away = self._away(kind)
+        status = 503 if kind == DESCRIPTORS or away else 502
         self._report(kind, why, status)
-        debug = "" if status == 503 else "Error: Origin host/IP blocked." if kind == BLOCKED else self._tried()
-        self._fail(status, "Service unavailable." if status == 503 else _ERROR, debug, kind)
+        debug = "" if kind == DESCRIPTORS else "Error: Origin host/IP blocked." if kind == BLOCKED else self._tried()
+        self._fail(status, _UNAVAILABLE if status == 503 else _ERROR, debug, kind, away)
+
+    def _away(self, kind: str) -> bool:
+        """Return whether a failure is that of a target which may be away (route property ``away``)."""
+        return kind in AWAY and self.route is not None and self.route.targets[self.target_index].away
 
     def _report(self, kind: str, why: object, got: object) -> None:
         """Log and count a failure of the target: see ``Outages.report``."""
@@ -448,7 +454,7 @@ class Exchange(UpstreamRequest):
             return
         if not streamable:
             target = self.route.targets[self.target_index]
-            self.refuse(f"GRIP instruct response too large from {target.host}:{target.port}", TOO_LARGE)
+            self.refuse(f"GRIP instruct response too large from {target.address}", TOO_LARGE)
             return
         if self._kept_size > GRIP_REQUEST_MAX:
             self._refuse_with(400, "Request too large to accept GRIP instruct.", "")
@@ -505,13 +511,15 @@ class Exchange(UpstreamRequest):
     def _broken(self, why: str, kind: str = BAD_ANSWER) -> None:
         """Answer 502, or abort a response that has begun: the backend broke off, or its response is malformed."""
         self._drop()
-        self._report(kind, why, "cut" if self.answering else 502)
+        away = self._away(kind)
+        status = 503 if away else 502
+        self._report(kind, why, "cut" if self.answering else status)
         if self.answering:
             self._cut(kind)
             return
         self._head = b""
         self._way = WAITING
-        self._fail(502, _ERROR, reason=kind)
+        self._fail(status, _UNAVAILABLE if away else _ERROR, reason=kind, away=away)
 
     def _cut(self, kind: str) -> None:
         # A clean end would look like a complete response (docs/grip.md §2.5).
@@ -553,13 +561,16 @@ class Exchange(UpstreamRequest):
         self._log(response.code)
         self.client.send_head(self.with_cors(response), self.request)
 
-    def _fail(self, status: int, text: str, debug: str = "", reason: str = "client") -> None:
+    def _fail(self, status: int, text: str, debug: str = "", reason: str = "client", away: bool = False) -> None:
         route = self.route
         shown = debug if debug and route is not None and self._context.router.debug(route) else text
         if debug:
             log.info("%s %s: %s", self.request.method, self.request.target, debug)
         self._context.stats.responded(self.figures, status, reason, self.figures.answered)
-        self._respond(error_response(status, shown))
+        response = error_response(status, shown)
+        if away:
+            response.headers.append((b"Retry-After", b"%d" % RETRY_AFTER))
+        self._respond(response)
 
     def _log(self, code: int) -> None:
         context = self._context

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from gripproxy.backend.event_poster import EventPoster
-from gripproxy.backend.outages import DESCRIPTORS
+from gripproxy.backend.outages import AWAY, DESCRIPTORS, RETRY_AFTER
 from gripproxy.backend.websocket_leg import WebSocketLeg
 from gripproxy.backend.websocket_request import WebSocketRequest
 from gripproxy.client.context import ClientContext
@@ -18,7 +18,7 @@ from gripproxy.grip.event_headers import grip_extension, public_headers
 from gripproxy.grip.headers import Headers, all_of, first, head_size
 from gripproxy.grip.permessage_deflate import Parameters, negotiate
 from gripproxy.grip.response import Response, phrase
-from gripproxy.grip.websocket_events import Event, EventError
+from gripproxy.grip.websocket_events import Event
 from gripproxy.grip.websocket_handshake import accept_key, check_handshake
 from gripproxy.http1.request_parser import Request
 from gripproxy.process.log import log
@@ -154,12 +154,7 @@ class WebSocketHandshake:
         leg = WebSocketOverHttp(session, poster, one_event, limit)
         poster.serve(leg)
         self._begin(websocket, session, leg)
-        try:
-            leg.headers(response.headers)
-        except EventError as error:
-            session.backend_lost(str(error))
-            return
-        leg.opened(events)
+        leg.opened(events, response.headers)
         if ahead:
             websocket.data_received(ahead)
 
@@ -168,9 +163,13 @@ class WebSocketHandshake:
         self._relay(response)
 
     def on_request_failed(self, kind: str, debug: str) -> None:
-        """Answer 503 for want of a descriptor, else 502."""
+        """Answer 503 for want of a descriptor or a target that is away, else 502."""
+        upstream = self._upstream
         if kind == DESCRIPTORS:
             self._reject(503, "Service unavailable.", reason=kind)
+            return
+        if kind in AWAY and upstream is not None and upstream.target.away:
+            self._reject(503, "Service unavailable.", [(b"Retry-After", b"%d" % RETRY_AFTER)], kind)
             return
         log.info("WebSocket %s: %s", self.request.target, debug)
         shown = self.route is not None and self._context.router.debug(self.route)

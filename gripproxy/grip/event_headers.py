@@ -18,6 +18,7 @@ __all__ = [
     "grip_extension",
     "is_events",
     "keep_alive_interval",
+    "more_events",
     "public_headers",
     "set_meta",
     "update_meta",
@@ -60,6 +61,7 @@ _PRIVATE: Final = frozenset(
         b"content-type",
         b"keep-alive",
         b"keep-alive-interval",
+        b"more-events",
         b"sec-websocket-accept",
         b"sec-websocket-extensions",
         b"trailer",
@@ -90,6 +92,12 @@ def keep_alive_interval(headers: Headers) -> int | None:
     value = value.strip()
     seconds = int(value) if _INTEGER.fullmatch(value) else 0
     return max(seconds, KEEP_ALIVE_MIN) if 0 < seconds <= _MAX_INTERVAL else 0
+
+
+def more_events(headers: Headers) -> bool:
+    """Return whether ``More-Events: true`` among a response's ``headers`` asks for the next request at once."""
+    value = first(headers, b"more-events")
+    return value is not None and value.strip().lower() == b"true"
 
 
 def bytes_accepted(headers: Headers) -> int | None:

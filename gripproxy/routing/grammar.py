@@ -12,8 +12,9 @@ import os
 import pathlib
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
+from gripproxy.config.values import MAX_SOCKET_PATH
 from gripproxy.routing.route import LATER, REPEATABLE, Route, RouteError, RouteProblem, Target
 from gripproxy.routing.table import RouteTable
 
@@ -44,7 +45,16 @@ CONDITION_VALUES: Final = frozenset(
 TARGET_FLAGS: Final = frozenset(("ssl", "untrusted", "trust_connect_host", "insecure", "over_http", "one_event"))
 
 
-TARGET_VALUES: Final = frozenset(("host", "sub", "client_cert", "client_key", "ipc_file_mode"))
+TARGET_VALUES: Final = frozenset(
+    ("host", "sub", "client_cert", "client_key", "ipc_file_mode", "away", "away_wait"),
+)
+
+
+AWAY_WAIT: Final = 3.0
+"""Seconds for which a refused connection to a target with ``away`` is tried again: a restart of the backend."""
+
+
+AWAY_WAIT_MAX: Final = 60.0
 
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -176,6 +186,14 @@ class _Properties:
             raise RouteError(f"{name} must be a number, not '{text}'")
         return int(text)
 
+    def seconds(self, name: str, most: float) -> float | None:
+        text = self.get(name)
+        if text is None:
+            return None
+        if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?", text) or float(text) > most:
+            raise RouteError(f"{name} must be a number of seconds, at most {most:g}, not '{text}'")
+        return float(text)
+
     def choice(self, name: str, choices: tuple[str, str]) -> str | None:
         if name not in self.values:
             return None
@@ -231,39 +249,66 @@ def _target(section: _Section, path_beg: str, base: str, note: Callable[[str], N
     if value.startswith(("zhttp/", "zhttpreq/")):
         raise RouteError(f"not supported yet: {value.partition('/')[0]} (target '{value}')")
     properties = _Properties(section, TARGET_FLAGS, TARGET_VALUES, note)
-    host, port = "", 0
-    if value != "test":
+    host, port, path = "", 0, ""
+    kind: Literal["host", "unix", "test"] = "host"
+    if value == "test":
+        kind = "test"
+    elif value.startswith("unix:"):
+        kind, path = "unix", _socket_path(value, base)
+        if "trust_connect_host" in properties.flags:
+            raise RouteError(f"target '{value}' has no host name that trust_connect_host could refer to")
+    else:
         host, port = _address(value)
     if properties.get("client_key") and not properties.get("client_cert"):
         raise RouteError("client_key needs a client_cert")
     subs = properties.values.get("sub", [])
     if "" in subs:
         raise RouteError("sub needs a channel")
+    away_wait = properties.seconds("away_wait", AWAY_WAIT_MAX)
+    away = properties.get("away")
+    if away not in (None, "503"):
+        raise RouteError(f"away must be 503, not '{away}'")
+    if away_wait is not None and away is None:
+        raise RouteError("away_wait needs away=503")
     cert, private = properties.get("client_cert"), properties.get("client_key")
     flags = properties.flags
     return Target(
-        kind="test" if value == "test" else "host",
+        kind=kind,
         host=host,
         port=port,
+        path=path,
+        away=away is not None,
+        away_wait=0.0 if away is None else AWAY_WAIT if away_wait is None else away_wait,
         ssl="ssl" in flags,
         untrusted="untrusted" in flags,
         trust_connect_host="trust_connect_host" in flags,
         insecure="insecure" in flags,
-        over_http="over_http" in flags and value != "test",
+        over_http="over_http" in flags and kind != "test",
         one_event="one_event" in flags,
         host_header=_host_header("host", properties.get("host")),
         subs=tuple(_bytes(sub) for sub in subs),
         client_cert=os.path.join(base, cert) if cert else None,
         client_key=os.path.join(base, private) if private else None,
-        prefix=_bytes(path_beg.rstrip("/")) if value == "test" else b"",
+        prefix=_bytes(path_beg.rstrip("/")) if kind == "test" else b"",
     )
+
+
+def _socket_path(value: str, base: str) -> str:
+    """Read ``unix:path``; a relative path is one of the directory ``base``."""
+    name = value.removeprefix("unix:")
+    if not name or _CONTROL.search(name):
+        raise RouteError(f"target '{value}' must have the path of a socket after 'unix:'")
+    path = os.path.join(base, name)
+    if (length := len(os.fsencode(path))) > MAX_SOCKET_PATH:
+        raise RouteError(f"target '{value}': {path} has {length} bytes, a socket's path at most {MAX_SOCKET_PATH}")
+    return path
 
 
 def _address(value: str) -> tuple[str, int]:
     """Read ``host:port`` or ``[v6]:port``."""
     host, colon, port = value.rpartition(":")
     if not colon or not host:
-        raise RouteError(f"target must be 'host:port' or 'test', not '{value}'")
+        raise RouteError(f"target must be 'host:port', 'unix:path' or 'test', not '{value}'")
     if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
         raise RouteError(f"target '{value}' has an invalid port: it must be 1 to 65535")
     if host.startswith("[") and host.endswith("]"):

@@ -41,7 +41,7 @@ class RouteProblem:
 class Target:
     """Where a route leads (docs/grip.md §1.4). Files are absolute; ``host`` has no brackets around IPv6."""
 
-    kind: Literal["host", "test"]
+    kind: Literal["host", "unix", "test"]
     host: str = ""
     port: int = 0
     ssl: bool = False
@@ -56,12 +56,25 @@ class Target:
     client_key: str | None = None
     prefix: bytes = b""
     """Of the test target: path prefix that it ignores, the route's ``path_beg`` without its trailing slash."""
+    path: str = ""
+    """Of a Unix socket: its absolute path."""
+    away: bool = False
+    """A backend that is away is a 503 with ``Retry-After``, and a refused connection is tried for ``away_wait``."""
+    away_wait: float = 0.0
+    """Seconds for which a refused connection is tried again; 0 without ``away``."""
 
     def __str__(self) -> str:
-        """The target as errors and logs name it: ``host:port``, or ``test``."""
+        """The target as errors and logs name it: ``host:port``, ``unix:path`` or ``test``."""
         if self.kind == "test":
             return "test"
+        if self.kind == "unix":
+            return f"unix:{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def address(self) -> str:
+        """The target as texts for clients name it: Pushpin has no brackets around IPv6."""
+        return f"{self.host}:{self.port}" if self.kind == "host" else str(self)
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from gripproxy.grip.event_headers import bytes_accepted, is_events, keep_alive_interval, update_meta
+from gripproxy.grip.event_headers import bytes_accepted, is_events, keep_alive_interval, more_events, update_meta
 from gripproxy.grip.event_outbox import BATCH, AcceptError, Outbox, OutboxFull
 from gripproxy.grip.event_reader import READ_MAX, EventReader
 from gripproxy.grip.frames import BINARY, TEXT
@@ -331,7 +331,7 @@ class WebSocketOverHttp:
     def _take(self, events: list[Event], response: Response, question: bool) -> None:
         """Drop the client's events that the response accepts, and pass its own on."""
         try:
-            self.headers(response.headers)
+            self._headers(events, response.headers)
             if self._taken and self._outbox is not None and not question:
                 self._outbox.accepted(bytes_accepted(response.headers))
                 if self._outbox.empty:
@@ -402,15 +402,28 @@ class WebSocketOverHttp:
         else:
             self._fail(why)
 
-    def headers(self, headers: Headers) -> None:
-        """Take the interval of requests without events, and meta, from a response's header fields.
+    def opened(self, events: list[Event], headers: Headers) -> None:
+        """Take the response to OPEN: pass its events on, then send those of the client, or wait.
 
         Args:
+            events: those behind OPEN.
             headers: of the response.
-
-        Raises:
-            EventError: a field is malformed.
         """
+        try:
+            self._headers(events, headers)
+        except EventError as error:
+            self._session.backend_lost(str(error))
+            return
+        if len(events) > STEP:
+            self.process(events, lambda closed: None if closed else self._rest())
+        elif not events or not self._process(events):
+            self._rest()
+
+    def _headers(self, events: list[Event], headers: Headers) -> None:
+        """Take the interval of requests without events, the request for more, and meta, from a response's fields."""
+        if events and more_events(headers):
+            # Without an event in it, a backend that always has more would be asked again and again.
+            self._refresh = True
         interval = keep_alive_interval(headers)
         if interval is not None:
             self._interval = interval
@@ -460,17 +473,6 @@ class WebSocketOverHttp:
                 self._spoil("the backend opened twice")
                 return True
         return False
-
-    def opened(self, events: list[Event]) -> None:
-        """Pass on the events behind OPEN, then send those that the client has sent meanwhile, or wait.
-
-        Args:
-            events: of the response to OPEN.
-        """
-        if len(events) > STEP:
-            self.process(events, lambda closed: None if closed else self._rest())
-        elif not events or not self._process(events):
-            self._rest()
 
     def _rest(self) -> None:
         if self._outbox is None or not self._outbox.full:

@@ -98,11 +98,11 @@ def test_grip_feature(site: Site, case: str) -> None:
         pushpin="status, session, link:next, filter:skip-self, filter:skip-users, filter:require-sub, "
         "filter:build-id, filter:var-subst",
         ours="status, link:next, link:gone, filter:skip-self, filter:skip-users, filter:require-sub, "
-        "filter:build-id, filter:var-subst, filter:http-check, filter:http-modify, ws:prev-id",
+        "filter:build-id, filter:var-subst, filter:http-check, filter:http-modify, ws:prev-id, ws:more-events",
         pushpin_does="Sends `Grip-Feature` with `session`, and without `link:gone`, `filter:http-check`, "
-        "`filter:http-modify` and `ws:prev-id`.",
-        ours_does="Sends `Grip-Feature` with `link:gone`, `filter:http-check`, `filter:http-modify` and `ws:prev-id`, "
-        "and without `session`.",
+        "`filter:http-modify`, `ws:prev-id` and `ws:more-events`.",
+        ours_does="Sends `Grip-Feature` with `link:gone`, `filter:http-check`, `filter:http-modify`, `ws:prev-id` and "
+        "`ws:more-events`, and without `session`.",
         because="These are the features of 1.41, two filters of 2.0 and reliable WebSockets; `session` comes later.",
     )
 

@@ -237,14 +237,28 @@ class TestTargets:
             "host", "h", 1, True, True, True, True, True, True, b"o:2", (b"a", b"b"), "/etc/g/c.pem", "/k.pem"
         )
 
+    def test_a_unix_socket(self) -> None:
+        socket = target("unix:/run/app.sock")
+        assert (socket.kind, socket.path, str(socket)) == ("unix", "/run/app.sock", "unix:/run/app.sock")
+        routes, problems = parse_routes('* unix:app.sock "unix:/run/a, b.sock"', "/etc/g/routes")
+        assert problems == []
+        assert [each.path for each in routes.routes[0].targets] == ["/etc/g/app.sock", "/run/a, b.sock"]
+        assert target("unix:/run/app.sock,over_http").over_http
+
+    def test_a_backend_that_may_be_away(self) -> None:
+        assert (target("a:80").away, target("a:80").away_wait) == (False, 0.0)
+        assert (target("a:80,away=503").away, target("a:80,away=503").away_wait) == (True, 3.0)
+        assert target("a:80,away=503,away_wait=0").away_wait == 0.0
+        assert target("a:80,away=503,away_wait=1.5").away_wait == 1.5
+
     def test_several(self) -> None:
         assert [str(each) for each in route("* a:1 b:2,ssl test").targets] == ["a:1", "b:2", "test"]
 
     @pytest.mark.parametrize(
         ("text", "reason"),
         [
-            ("localhost", "target must be 'host:port' or 'test', not 'localhost'"),
-            (":80", "target must be 'host:port' or 'test', not ':80'"),
+            ("localhost", "target must be 'host:port', 'unix:path' or 'test', not 'localhost'"),
+            (":80", "target must be 'host:port', 'unix:path' or 'test', not ':80'"),
             ("a:0", "target 'a:0' has an invalid port: it must be 1 to 65535"),
             ("a:65536", "target 'a:65536' has an invalid port: it must be 1 to 65535"),
             ("a:x", "target 'a:x' has an invalid port: it must be 1 to 65535"),
@@ -252,6 +266,20 @@ class TestTargets:
             ("[x]:80", "target '[x]:80' has an invalid IPv6 address"),
             ("a/b:80", "target 'a/b:80' has an invalid host name"),
             ("u@h:80", "target 'u@h:80' has an invalid host name"),
+            ("unix:", "target 'unix:' must have the path of a socket after 'unix:'"),
+            (
+                "unix:/" + "x" * 107,
+                f"target 'unix:/{'x' * 107}': /{'x' * 107} has 108 bytes, a socket's path at most 107",
+            ),
+            (
+                "unix:/s,ssl,trust_connect_host",
+                "target 'unix:/s' has no host name that trust_connect_host could refer to",
+            ),
+            ("a:80,away", "away needs a value"),
+            ("a:80,away=502", "away must be 503, not '502'"),
+            ("a:80,away_wait=1", "away_wait needs away=503"),
+            ("a:80,away=503,away_wait=61", "away_wait must be a number of seconds, at most 60, not '61'"),
+            ("a:80,away=503,away_wait=1e3", "away_wait must be a number of seconds, at most 60, not '1e3'"),
             ("a:80,sub", "sub needs a value"),
             ("a:80,sub=", "sub needs a channel"),
             ("a:80,client_key=k", "client_key needs a client_cert"),

@@ -98,9 +98,12 @@ class TestLines:
         ("lines", "text"),
         [
             (["* test", "x"], "--route: a route needs a condition and at least one target: 'x'"),
-            (["* nonsense"], "--route: target must be 'host:port' or 'test', not 'nonsense': '* nonsense'"),
+            (
+                ["* nonsense"],
+                "--route: target must be 'host:port', 'unix:path' or 'test', not 'nonsense': '* nonsense'",
+            ),
             (["* a:1", "* b:2"], "--route: duplicate condition, line 1 has it already: '* b:2'"),
-            (["* a:1\nx y"], "--route: target must be 'host:port' or 'test', not 'y': 'x y'"),
+            (["* a:1\nx y"], "--route: target must be 'host:port', 'unix:path' or 'test', not 'y': 'x y'"),
             ([""], "--route: no route in ''"),
             (["# later"], "--route: no route in '# later'"),
         ],
@@ -146,7 +149,7 @@ class TestDamage:
             (b"* a:1\n\0\0\0\0", "r:2: has a NUL byte: it was not written completely"),
             (
                 b"* a:1\nb.test localho",
-                "r:2: target must be 'host:port' or 'test', not 'localho'; the last line has no end: the file was not "
+                "r:2: target must be 'host:port', 'unix:path' or 'test', not 'localho'; the last line has no end: the file was not "
                 "written completely",
             ),
         ],

@@ -17,6 +17,7 @@ from gripproxy.grip.frames import BINARY, CLOSE, PING, PONG, TEXT
 from gripproxy.grip.headers import Headers
 from gripproxy.grip.item import Item, MessageFormat
 from gripproxy.grip.response import Response
+from gripproxy.grip.websocket_events import Event
 from gripproxy.sessions.websocket import CLOSE_TIMEOUT
 from gripproxy.sessions.websocket_over_http import LastIds, WebSocketOverHttp
 from tests.support.session_doubles import House, SocketClient, message, socket_session
@@ -576,8 +577,7 @@ class TestClientVanishes:
 
 
 def test_the_opening_answer_may_carry_more(talk: Talk) -> None:
-    talk.leg.headers([EVENTS, INTERVAL, (b"Set-Meta-User", b"me")])
-    talk.leg.opened([])
+    talk.leg.opened([], [EVENTS, INTERVAL, (b"Set-Meta-User", b"me")])
     talk.house.pass_time(31)
     assert talk.requests == [(b"", 0, [(b"User", b"me")])]
 
@@ -659,3 +659,55 @@ class TestLongResponses:
         [(session, error)] = failures
         assert session is talk.session
         assert str(error) == "defect"
+
+
+class TestMoreEvents:
+    """``More-Events: true``: the backend has more than one response takes."""
+
+    MORE = (b"More-Events", b"true")
+
+    def test_the_next_request_is_sent_at_once(self, talk: Talk) -> None:
+        talk.say(b"begin")
+        talk.posted()
+        for number in range(3):
+            talk.answer(b"TEXT 1\r\n%d\r\n" % number, self.MORE)
+            assert talk.posted() == [b""]
+        talk.answer(b"TEXT 4\r\nlast\r\n")
+        assert talk.posted() == []
+        assert talk.heard() == [(TEXT, b"0"), (TEXT, b"1"), (TEXT, b"2"), (TEXT, b"last")]
+
+    def test_it_carries_what_the_client_has_sent(self, talk: Talk) -> None:
+        talk.say(b"begin", b"next")
+        talk.posted()
+        talk.answer(b"TEXT 1\r\nx\r\n", self.MORE)
+        assert talk.posted() == [b"TEXT 4\r\nnext\r\n"]
+        talk.answer()
+        assert talk.posted() == []
+
+    def test_after_the_opening(self, talk: Talk) -> None:
+        talk.leg.opened([Event(b"TEXT", b"first")], [EVENTS, self.MORE])
+        assert talk.posted() == [b""]
+
+    def test_an_answer_without_events_asks_for_nothing(self, talk: Talk) -> None:
+        talk.say(b"begin")
+        talk.posted()
+        talk.answer(b"", self.MORE, INTERVAL)
+        assert talk.posted() == []
+        talk.house.pass_time(31)
+        assert talk.posted() == [b""]
+
+    def test_it_waits_until_the_client_reads(self, talk: Talk) -> None:
+        talk.say(b"begin")
+        talk.posted()
+        talk.leg.flow(False)
+        talk.answer(b"TEXT 1\r\nx\r\n", self.MORE)
+        assert talk.posted() == []
+        talk.leg.flow(True)
+        assert talk.posted() == [b""]
+
+    def test_a_client_that_has_left_gets_no_more(self, talk: Talk) -> None:
+        talk.say(b"begin")
+        talk.posted()
+        talk.session.client_lost()
+        talk.answer(b"TEXT 1\r\nx\r\n", self.MORE)
+        assert talk.posted() == [DISCONNECT]

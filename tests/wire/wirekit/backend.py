@@ -90,7 +90,7 @@ class Exchange:
 
 
 class Backend:
-    """A threaded HTTP server on a free loopback port.
+    """A threaded HTTP server on a free loopback port, or on a Unix socket whose path is the `host`.
 
     Scripts are per path (the URI up to ``?``). A path without one gets 200 and the backend's name as body.
     """
@@ -110,15 +110,22 @@ class Backend:
         self._stopping = False
         self.problems: list[str] = []
         """What went wrong in scripts; `Site` fails the case with them."""
-        self._listener = socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
-        )
-        self.port: int = self._listener.getsockname()[1]
+        self.port = 0
+        if host.startswith("/"):
+            self._listener = socket.socket(socket.AF_UNIX)
+            self._listener.bind(host)
+            self._listener.listen(512)
+        else:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._listener = socket.create_server((host, port), family=family, backlog=512)
+            self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, name=f"{name}-accept", daemon=True).start()
 
     @property
     def address(self) -> str:
-        """``host:port`` as a routes file wants it."""
+        """``host:port``, or ``unix:path``, as a routes file wants it."""
+        if self.host.startswith("/"):
+            return f"unix:{self.host}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property

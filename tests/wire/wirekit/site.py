@@ -17,7 +17,7 @@ from tests.wire.wirekit.publisher import Publisher
 
 __all__ = ["Site", "server_context"]
 
-PLACES = ("backend", "second", "third", "tls", "tlsip", "mtls", "backend6")
+PLACES = ("backend", "second", "third", "tls", "tlsip", "mtls", "backend6", "unix")
 
 
 def server_context(certificate: Certificate, client_ca: Certificate | None = None) -> ssl.SSLContext:
@@ -37,8 +37,8 @@ class Site:
     """A running proxy and everything around it.
 
     ``site.backend`` always exists; ``second``, ``third``, ``tls`` (certificate for backend.test), ``tlsip`` (for
-    127.0.0.1), ``mtls`` (wants the client certificate ``client.test``) and ``backend6`` (on ``::1``) are started when
-    the setup names them.
+    127.0.0.1), ``mtls`` (wants the client certificate ``client.test``), ``backend6`` (on ``::1``) and ``unix`` (on a Unix
+    socket) are started when the setup names them.
     """
 
     backend: Backend
@@ -48,12 +48,14 @@ class Site:
     tlsip: Backend
     mtls: Backend
     backend6: Backend
+    unix: Backend
 
     def __init__(self, setup: Setup) -> None:
         """Start the backends, then the proxy."""
         texts = [setup.routes, *map(str, setup.config.values()), *setup.args, *setup.files.values()]
         wanted = {"backend", *re.findall(r"\{(\w+)\}", " ".join(texts))}
         self.backends: dict[str, Backend] = {}
+        self._sockets = tempfile.TemporaryDirectory(prefix="wire-unix-", dir="/tmp")
         self._dead = socket.socket()
         self._dead.bind(("127.0.0.1", 0))
         names = {"dead": f"127.0.0.1:{self._dead.getsockname()[1]}"}
@@ -67,7 +69,7 @@ class Site:
                         context = server_context(self_signed("127.0.0.1"))
                     elif place == "mtls":
                         context = server_context(self_signed("backend.test"), self_signed("client.test"))
-                    host = "::1" if place == "backend6" else "127.0.0.1"
+                    host = {"backend6": "::1", "unix": f"{self._sockets.name}/backend"}.get(place, "127.0.0.1")
                     self.backends[place] = Backend(place, context, host)
                     setattr(self, place, self.backends[place])
                     names[place] = self.backends[place].address
@@ -135,6 +137,7 @@ class Site:
     def _stop_backends(self) -> None:
         for backend in self.backends.values():
             backend.stop()
+        self._sockets.cleanup()
         self._dead.close()
 
     def __enter__(self) -> Self:

@@ -1,0 +1,116 @@
+"""Targets on Unix sockets, and targets that may be away (docs/routes.md "Targets")."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.ports import free_ports
+from tests.wire.wirekit import CLOSE, Backend, Script, Setup, Site, hold
+from tests.wire.wirekit.events import GRIP, event, events, opened
+from tests.wire.wirekit.holding import stream
+from tests.wire.wirekit.websocket import Accept, websocket
+
+ROUTES = """
+* {unix}
+over.test {dead} {unix}
+back.test unix:{dir}/none {backend}
+events.test {unix},over_http
+reset.test {backend},away=503
+both.test {dead},away=503,away_wait=0 {backend}
+soon.test 127.0.0.1:%d,away=503,away_wait=20
+never.test unix:{dir}/none,away=503,away_wait=1
+"""
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    """Return a port at which no server listens yet."""
+    [port] = free_ports(1)
+    return port
+
+
+@pytest.fixture(scope="module")
+def site(port: int) -> Iterator[Site]:
+    site = Site(Setup(routes=ROUTES % port))
+    yield site
+    assert not site.stop()
+
+
+class TestUnixSockets:
+    def test_request(self, site: Site) -> None:
+        answer = site.ask("POST", "/request", "Host: a.test", body="the body")
+        assert answer.body == b"unix\n"
+        got = site.unix.request("/request")
+        assert got.body == b"the body"
+        assert got["Host"] == "a.test"
+
+    def test_failover_in_both_directions(self, site: Site) -> None:
+        assert site.get("/over", "Host: over.test").body == b"unix\n"
+        assert site.get("/back", "Host: back.test").body == b"backend\n"
+
+    def test_connections_are_reused(self, site: Site) -> None:
+        before = site.unix.connections
+        for _ in range(5):
+            assert site.get("/again").status == 200
+        assert site.unix.connections - before <= 1
+
+    def test_held_stream_and_its_link(self, site: Site) -> None:
+        link = "Grip-Link: </next>; rel=next"
+        site.unix.on("/held", hold("stream", "held; prev-id=1", link))
+        site.unix.on("/next", hold("stream", "held; prev-id=2", link, body="two\n"))
+        with stream(site, "/held") as client:
+            # The item says that another one is missing: the stream is continued at the link.
+            site.publisher.stream("held", "three\n", **{"id": "3", "prev-id": "2"})
+            assert client.data_until(b"three\n") == b"two\nthree\n"
+        assert site.unix.request("/next")["Grip-Last"] == "held; last-id=1"
+
+    def test_websocket(self, site: Site) -> None:
+        accept = Accept()
+        site.unix.on("/direct", accept)
+        with websocket(site, "/direct") as client, accept.socket() as backend:
+            backend.text("from the backend")
+            assert client.says("from the backend")
+            client.text("from the client")
+            assert backend.says("from the client")
+
+    def test_websocket_over_http(self, site: Site) -> None:
+        site.unix.on("/events", [opened(event("TEXT", "hello"), headers=(GRIP,)), events(event("TEXT", "again"))])
+        with websocket(site, "/events", "Host: events.test") as client:
+            assert client.says("hello")
+            client.text("say it again")
+            assert client.says("again")
+
+
+class TestAway:
+    def test_a_backend_that_returns_is_waited_for(self, site: Site, port: int) -> None:
+        backends: list[Backend] = []
+        timer = threading.Timer(0.5, lambda: backends.append(Backend("soon", port=port)))
+        timer.start()
+        try:
+            answer = site.get("/", "Host: soon.test")
+        finally:
+            timer.join()
+            for backend in backends:
+                backend.stop()
+        assert answer.body == b"soon\n"
+
+    def test_one_that_stays_away_is_a_503_with_retry_after(self, site: Site) -> None:
+        begun = time.monotonic()
+        answer = site.get("/", "Host: never.test")
+        assert time.monotonic() - begun >= 1
+        assert answer.line == "503 Service Unavailable"
+        assert answer["Retry-After"] == "3"
+        # It has been away for long: the next request does not wait.
+        assert site.get("/", "Host: never.test").status == 503
+
+    def test_an_answer_that_does_not_come_is_a_503(self, site: Site) -> None:
+        site.backend.on("/reset", Script(CLOSE))
+        answer = site.ask("POST", "/reset", "Host: reset.test", body="x")
+        assert (answer.status, answer["Retry-After"]) == (503, "3")
+
+    def test_the_next_target_is_used_first(self, site: Site) -> None:
+        assert site.get("/both", "Host: both.test").body == b"backend\n"
