@@ -157,7 +157,8 @@ class Forwarder:
         self._rule = settings.forwarded_for or None
         self._rule_trusted = settings.forwarded_for_trusted or None
         shown = str(target)
-        self.loggable = shown.encode() if shown.isascii() and shown.isprintable() else None
+        plain = shown.isascii() and shown.isprintable() and not route.secret_query
+        self.loggable = shown.encode() if plain else None
         """Text of the target for log lines; None if a character of it has to be escaped."""
 
     def trusted(self, request: Request) -> bool:

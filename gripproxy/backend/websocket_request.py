@@ -217,7 +217,7 @@ class WebSocketRequest(BufferedRequest):
 
     def _report(self, kind: str, why: object, got: object) -> None:
         if self._pool is not None:
-            what = f"WebSocket {self._request.target.decode('latin-1')}"
+            what = f"WebSocket {self._route.public(self._request.target).decode('latin-1')}"
             self._context.outages.report(self._pool, self.target, kind, what, why, got)
 
     def _unconnected(self, kind: str, why: object) -> None:

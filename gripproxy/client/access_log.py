@@ -113,7 +113,7 @@ class AccessLog:
             request.method,
             "s" if client.secure else "",
             request.host or b"localhost",
-            request.target,
+            request.target if route is None else route.public(request.target),
             target,
             code or "client left",
             size,
@@ -121,12 +121,15 @@ class AccessLog:
             extra,
         )
 
-    def hold(self, client: Connected, request: Request, serial: int, mode: str, wanted: list[Wanted]) -> None:
+    def hold(
+        self, client: Connected, request: Request, route: Route, serial: int, mode: str, wanted: list[Wanted]
+    ) -> None:
         """Log a hold that begins.
 
         Args:
             client: The client.
             request: Its request.
+            route: The request's route.
             serial: Serial of the request.
             mode: The mode, as the line names it.
             wanted: The channels.
@@ -135,7 +138,7 @@ class AccessLog:
             log.info(
                 "%s %s: hold %s on %s for %s as %s",
                 request.method,
-                request.target,
+                route.public(request.target),
                 mode,
                 b", ".join(want[0] for want in wanted) or b"no channel",
                 peer_text(client.transport),
@@ -151,7 +154,8 @@ class AccessLog:
         """Log a WebSocket handshake; ``outcome``: the end of the line."""
         route, request = handshake.route, handshake.request
         target = route.targets[handshake.target_index] if route is not None else "-"
-        log.info("WebSocket %s%s -> %s %s", request.host or b"localhost", request.target, target, outcome)
+        shown = request.target if route is None else route.public(request.target)
+        log.info("WebSocket %s%s -> %s %s", request.host or b"localhost", shown, target, outcome)
 
 
 class ClientEvents:

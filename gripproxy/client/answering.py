@@ -146,9 +146,11 @@ class Answering(asyncio.Protocol, ABC):
             self._context.gone.send(*gone)
 
     def uri(self) -> bytes:
-        """Return the URI of a long-poll's request; empty for a stream."""
+        """Return the URI of a long-poll's request, without ``secret_query``; empty for a stream."""
         packed = self._packed
-        return parse_packed(packed).uri(self.secure) if packed else b""
+        uri = parse_packed(packed).uri(self.secure) if packed else b""
+        route = self._hold.terms.route if self._hold is not None else None
+        return route.public(uri) if isinstance(route, Route) else uri
 
     def begin_stream(self, response: Response) -> bool:
         """Send head and first bytes of a body without end.

@@ -248,7 +248,7 @@ class Exchange(UpstreamRequest):
         """Log and count a failure of the target: see ``Outages.report``."""
         if self._pool is not None:
             request = self.request
-            what = f"{request.method.decode()} {request.target.decode('latin-1')}"
+            what = f"{request.method.decode()} {self._shown.decode('latin-1')}"
             self._context.outages.report(self._pool, self._targets[self.target_index], kind, what, why, got)
 
     # --- the response
@@ -565,12 +565,17 @@ class Exchange(UpstreamRequest):
         route = self.route
         shown = debug if debug and route is not None and self._context.router.debug(route) else text
         if debug:
-            log.info("%s %s: %s", self.request.method, self.request.target, debug)
+            log.info("%s %s: %s", self.request.method, self._shown, debug)
         self._context.stats.responded(self.figures, status, reason, self.figures.answered)
         response = error_response(status, shown)
         if away:
             response.headers.append((b"Retry-After", b"%d" % RETRY_AFTER))
         self._respond(response)
+
+    @property
+    def _shown(self) -> bytes:
+        """Target of the request, as texts may have it."""
+        return self.request.target if self.route is None else self.route.public(self.request.target)
 
     def _log(self, code: int) -> None:
         context = self._context

@@ -89,9 +89,9 @@ def begin_hold(
     wanted = _wanted(instruct, route.prefix, target.subs, most) if instruct.mode is not None else []
     uri = b""
     if instruct.mode == "response" or instruct.next is not None or any(want[3] for want in wanted):
-        uri = request.uri(client.secure)
+        uri = route.public(request.uri(client.secure))
     if instruct.gone is not None:
-        base = uri or b"http://%b%b" % (request.host or b"localhost", request.target)
+        base = uri or b"http://%b%b" % (request.host or b"localhost", route.public(request.target))
         client.set_gone(route, base, instruct.gone, target.untrusted)
     if client.half_closed:
         # The end of a half-closed client cannot be noticed: it is sent the end of the hold right away.
@@ -237,7 +237,9 @@ def _start(
     wanted: list[Wanted],
 ) -> None:
     """Log a hold and subscribe to its channels."""
-    context.access_log.hold(client, exchange.request, exchange.serial, mode, wanted)
+    route = exchange.route
+    assert route is not None
+    context.access_log.hold(client, exchange.request, route, exchange.serial, mode, wanted)
     hold.start(wanted, context.proxy.hold_confirm_timeout)
     recovered = exchange.began <= context.sessions.recovered
     if recovered and not hold.over and any(want[2] is not None for want in wanted):

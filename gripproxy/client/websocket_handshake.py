@@ -171,8 +171,9 @@ class WebSocketHandshake:
         if kind in AWAY and upstream is not None and upstream.target.away:
             self._reject(503, "Service unavailable.", [(b"Retry-After", b"%d" % RETRY_AFTER)], kind)
             return
-        log.info("WebSocket %s: %s", self.request.target, debug)
-        shown = self.route is not None and self._context.router.debug(self.route)
+        route, target = self.route, self.request.target
+        log.info("WebSocket %s: %s", target if route is None else route.public(target), debug)
+        shown = route is not None and self._context.router.debug(route)
         self._reject(502, debug if shown else _ERROR, reason=kind)
 
     # --- acceptance
@@ -240,7 +241,8 @@ class WebSocketHandshake:
             terms=self._terms(route),
             cid=self.cid,
             serial=self.serial,
-            uri=b"%b://%b%b" % (b"wss" if self.secure else b"ws", request.host or b"localhost", request.target),
+            uri=b"%b://%b%b"
+            % (b"wss" if self.secure else b"ws", request.host or b"localhost", route.public(request.target)),
             grip=grip,
             deflate=deflate,
         )

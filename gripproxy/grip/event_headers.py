@@ -95,7 +95,7 @@ def keep_alive_interval(headers: Headers) -> int | None:
 
 
 def more_events(headers: Headers) -> bool:
-    """Return whether ``More-Events: true`` among a response's ``headers`` asks for the next request at once."""
+    """Return whether ``More-Events: true`` among a response's ``headers`` requests a further request."""
     value = first(headers, b"more-events")
     return value is not None and value.strip().lower() == b"true"
 

@@ -38,6 +38,7 @@ CONDITION_VALUES: Final = frozenset(
         "replace_beg",
         "header",
         "log_level",
+        "secret_query",
     )
 )
 
@@ -55,6 +56,7 @@ AWAY_WAIT: Final = 3.0
 
 
 AWAY_WAIT_MAX: Final = 60.0
+"""Greatest ``away_wait``, in seconds."""
 
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -343,6 +345,9 @@ def _route(sections: list[_Section], number: int, base: str, note: Callable[[str
     sig_key = condition.get("sig_key")
     if sig_key is not None:
         _check_key(sig_key, base)
+    secret = condition.values.get("secret_query", [])
+    if "" in secret:
+        raise RouteError("secret_query needs the name of a parameter")
     level = condition.number("log_level")
     return Route(
         id=_bytes(id or ",".join((host or "*", proto or "*", ssl or "*", path_beg or "*"))),
@@ -363,6 +368,7 @@ def _route(sections: list[_Section], number: int, base: str, note: Callable[[str
         no_grip="no_grip" in condition.flags,
         log_level=None if level is None else min(level, 3),
         set_headers=_headers(condition.values.get("header", [])),
+        secret_query=frozenset(map(_bytes, secret)),
         targets=tuple(_target(section, path_beg or "", base, note) for section in sections[1:]),
         line=number,
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
+from urllib.parse import unquote_to_bytes
 
 from gripproxy.grip.errors import OperatorError
 from gripproxy.routing.route_states import RouteStates
@@ -17,7 +19,10 @@ LATER: Final = frozenset(
 """Condition properties that are known but not served yet: the line works without them."""
 
 
-REPEATABLE: Final = frozenset(("header", "sub"))
+REPEATABLE: Final = frozenset(("header", "sub", "secret_query"))
+
+
+_SEPARATOR: Final = re.compile(rb"[&;]")
 
 
 class RouteError(OperatorError, ValueError):
@@ -101,6 +106,8 @@ class Route:
     log_level: int | None = None
     set_headers: tuple[tuple[bytes, bytes], ...] = ()
     """Names as written; an empty value only removes (docs/grip.md §1.3 ``header``)."""
+    secret_query: frozenset[bytes] = frozenset()
+    """Parameters of the query that only targets see: no log, statistics, link base or debug text has them."""
     targets: tuple[Target, ...] = ()
     line: int = 0
     states: RouteStates = field(default_factory=RouteStates, repr=False)
@@ -111,6 +118,24 @@ class Route:
 
     def __post_init__(self) -> None:
         self.rate_key = self.id if self.explicit_id else b""
+
+    def public(self, uri: bytes) -> bytes:
+        """Return a URI, or the target of a request, without the parameters of ``secret_query``.
+
+        Names count as a backend reads them: percent-encoded ones too, and ``;`` separates as ``&`` does.
+
+        Args:
+            uri: of the client's request.
+        """
+        secret = self.secret_query
+        if not secret:
+            return uri
+        bare, _, query = uri.partition(b"?")
+        parts = _SEPARATOR.split(query)
+        kept = [part for part in parts if unquote_to_bytes(part.partition(b"=")[0]) not in secret]
+        if len(kept) == len(parts):
+            return uri
+        return bare + b"?" + b"&".join(kept) if kept else bare
 
     def rewrite_path(self, path: bytes) -> bytes:
         """Return the path (with its query, if it has one) that the targets see (``path_rem``, ``replace_beg``).

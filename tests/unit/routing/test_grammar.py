@@ -403,3 +403,32 @@ class TestMatching:
             elif len(entry.path_beg) > len(best.path_beg) or (best.ssl is None and entry.ssl is not None):
                 best = entry
         assert routes.find(host, path, ws, tls) is best
+
+
+class TestSecretQuery:
+    @pytest.mark.parametrize(
+        ("uri", "shown"),
+        [
+            (b"/a", b"/a"),
+            (b"/a?b=c", b"/a?b=c"),
+            (b"/a?access_token=x", b"/a"),
+            (b"/a?b=c&access_token=x&d", b"/a?b=c&d"),
+            (b"/a?access_token=x&access_token=y", b"/a"),
+            (b"/a?%61ccess_token=x&b", b"/a?b"),
+            (b"/a?b;access_token=x", b"/a?b"),
+            (b"/a?access_token", b"/a"),
+            (b"/a?my_access_token=x", b"/a?my_access_token=x"),
+            (b"/a?b=access_token=x", b"/a?b=access_token=x"),
+            (b"/a?Access_Token=x", b"/a?Access_Token=x"),
+            (b"/a?b=1;2&access_token=", b"/a?b=1&2"),
+            (b"http://h/a?key=1&access_token=2", b"http://h/a"),
+        ],
+    )
+    def test_no_text_has_it(self, uri: bytes, shown: bytes) -> None:
+        assert route("*,secret_query=access_token,secret_query=key test").public(uri) == shown
+
+    def test_without_the_property_nothing_is_changed(self) -> None:
+        assert route("* test").public(b"/a?b=1;2&access_token=x") == b"/a?b=1;2&access_token=x"
+
+    def test_it_needs_a_name(self) -> None:
+        assert "secret_query needs" in str(parse_routes("*,secret_query= test", "r")[1][0])

@@ -149,8 +149,8 @@ class TestDamage:
             (b"* a:1\n\0\0\0\0", "r:2: has a NUL byte: it was not written completely"),
             (
                 b"* a:1\nb.test localho",
-                "r:2: target must be 'host:port', 'unix:path' or 'test', not 'localho'; the last line has no end: the file was not "
-                "written completely",
+                "r:2: target must be 'host:port', 'unix:path' or 'test', not 'localho'; the last line has no end: the "
+                "file was not written completely",
             ),
         ],
     )

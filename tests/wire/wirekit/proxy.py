@@ -96,8 +96,8 @@ class Setup:
     """What a proxy is started with. Cases that use the same object share the running proxy within a module.
 
     Filled in everywhere: ``{http}`` and the other names of `PORTS`; ``{dir}``, the private directory; and as
-    ``host:port`` ``{backend}``, ``{second}``, ``{third}``, ``{tls}``, ``{tlsip}``, ``{mtls}``, ``{backend6}``, ``{unix}``
-    and ``{dead}``, where no server listens.
+    ``host:port`` ``{backend}``, ``{second}``, ``{third}``, ``{tls}``, ``{tlsip}``, ``{mtls}``, ``{backend6}``,
+    ``{unix}`` and ``{dead}``, where no server listens.
     """
 
     routes: str = "* {backend}\n"

@@ -37,8 +37,8 @@ class Site:
     """A running proxy and everything around it.
 
     ``site.backend`` always exists; ``second``, ``third``, ``tls`` (certificate for backend.test), ``tlsip`` (for
-    127.0.0.1), ``mtls`` (wants the client certificate ``client.test``), ``backend6`` (on ``::1``) and ``unix`` (on a Unix
-    socket) are started when the setup names them.
+    127.0.0.1), ``mtls`` (wants the client certificate ``client.test``), ``backend6`` (on ``::1``) and ``unix`` (on a
+    Unix socket) are started when the setup names them.
     """
 
     backend: Backend
