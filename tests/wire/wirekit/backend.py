@@ -192,7 +192,8 @@ class Backend:
     def _serve(self, sock: socket.socket, number: int) -> None:
         wrapped = sock
         try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if sock.family != socket.AF_UNIX:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
                 wrapped = self._tls.wrap_socket(sock, server_side=True)
             buffer = b""
