@@ -1,0 +1,57 @@
+"""Ballast: disk space that is given back when the disk is full, so that retention can delete.
+
+Deleting takes space too: a full SQLite store cannot free itself.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Final
+
+__all__ = ["BALLAST_SIZE", "Ballast"]
+
+BALLAST_SIZE: Final = 32 * 1024 * 1024
+"""Bytes of the file: enough for the write-ahead log of a retention."""
+
+
+class Ballast:
+    """File beside a store that takes space only.
+
+    Args:
+        path: of the store.
+        size: bytes of the file; 0 for none.
+    """
+
+    def __init__(self, path: pathlib.Path, size: int = BALLAST_SIZE) -> None:
+        self._path = path.with_name(path.name + ".ballast")
+        self._size = size
+
+    @property
+    def present(self) -> bool:
+        """True while the file has its space."""
+        try:
+            return self._size == 0 or self._path.stat().st_size >= self._size
+        except FileNotFoundError:
+            return False
+
+    def take(self) -> bool:
+        """Return whether the space is taken, after trying to."""
+        if self.present:
+            return True
+        try:
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return False
+        try:
+            os.posix_fallocate(fd, 0, self._size)
+        except OSError:
+            self.drop()
+            return False
+        finally:
+            os.close(fd)
+        return True
+
+    def drop(self) -> None:
+        """Give the space back."""
+        self._path.unlink(missing_ok=True)

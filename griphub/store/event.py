@@ -1,0 +1,67 @@
+"""Events: what a publisher gives, and what the store has made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Literal
+
+__all__ = ["NO_ATTRIBUTES", "Draft", "Event", "Operation"]
+
+Operation = Literal["put", "delete"]
+"""Effect of an event on its key: it has this value now, or none."""
+
+NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Event that is not stored yet.
+
+    Attributes:
+        data: content in bytes.
+        content_type: media type of the content.
+        key: the key it is about, UTF-8 of at most 1 KB; None for none.
+        op: its effect on the key.
+        attributes: names and values beside the content.
+    """
+
+    data: bytes
+    content_type: str = "application/octet-stream"
+    key: str | None = None
+    op: Operation = "put"
+    attributes: Mapping[str, str] = field(default_factory=lambda: NO_ATTRIBUTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Stored event.
+
+    Attributes:
+        id: strictly increasing over the store, never issued twice.
+        prev_id: id of the topic's event before it; 0 for its first.
+        version: id of the last event of the same publication.
+        time: when it was stored, in microseconds since 1970, strictly increasing over the store.
+        data: content in bytes.
+        content_type: media type of the content.
+        key: the key it is about, None for none.
+        op: its effect on the key.
+        attributes: names and values beside the content.
+    """
+
+    id: int
+    prev_id: int
+    version: int
+    time: int
+    data: bytes
+    content_type: str
+    key: str | None
+    op: Operation
+    attributes: Mapping[str, str]
+
+    @property
+    def size(self) -> int:
+        """Bytes that the event counts for in the bounds of its topic."""
+        size = len(self.data) + len(self.content_type) + (len(self.key.encode()) if self.key is not None else 0)
+        return size + sum(len(name) + len(value) for name, value in self.attributes.items())

@@ -1,0 +1,226 @@
+"""Interface of a store: what an engine must do, in two parts for two kinds of processes.
+
+Both are synchronous: a writer and each reader have a process of their own. All ids are numbers of this store; cursors
+are resolved by the caller (``cursor``). Ranges are ``low <= key < high`` in UTF-8 bytes; a range with an open end has
+None there, and None at both ends with ``keyed`` false is the whole topic, events without key included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from griphub.store.cursor import EpochInterval
+from griphub.store.event import Event
+from griphub.store.publication import Outcome, Publication
+from griphub.store.topic import Topic, TopicSettings
+
+__all__ = ["WHOLE", "KeyRange", "Page", "SnapshotPage", "StoreReader", "StoreState", "StoreWriter"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Part of a topic: the events whose keys are in it.
+
+    Attributes:
+        low: least key, None for no bound.
+        high: first key beyond, None for no bound.
+        keyed: events without key are left out.
+    """
+
+    low: str | None = None
+    high: str | None = None
+    keyed: bool = True
+
+
+WHOLE = KeyRange(keyed=False)
+"""The whole topic, events without key included."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """A store as a whole.
+
+    Attributes:
+        epoch: the current one.
+        intervals: of all epochs, the oldest first.
+        newest: id of the newest event; 0 if there was none.
+        newest_time: its time, in microseconds since 1970.
+    """
+
+    epoch: str
+    intervals: tuple[EpochInterval, ...]
+    newest: int
+    newest_time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Part of a topic's history, and what it was checked against, from one read transaction.
+
+    Attributes:
+        topic: the topic then.
+        events: in the order of their ids.
+        last: id up to which the page is complete: of its last event, or the store's newest if it is the last page.
+        more: true if further events follow.
+    """
+
+    topic: Topic
+    events: tuple[Event, ...]
+    last: int
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPage:
+    """Part of a snapshot.
+
+    Attributes:
+        topic: the topic then.
+        events: the last event of each key at the version, in the order of the keys' bytes; deleted keys are left out.
+        next_key: key behind which the next page begins; None after the last.
+    """
+
+    topic: Topic
+    events: tuple[Event, ...]
+    next_key: str | None
+
+
+class StoreWriter(Protocol):
+    """The one process that changes a store."""
+
+    def state(self) -> StoreState:
+        """Return the state of the store."""
+
+    def append(self, publications: Sequence[Publication]) -> list[Outcome]:
+        """Store publications in one commit, in order; each is atomic, and fails alone.
+
+        Args:
+            publications: in the order of their arrival.
+
+        Returns:
+            The outcome of each, in order. All that are ``Published`` are durable as the engine was configured.
+
+        Raises:
+            StoreFull: there is no space; none is stored.
+            StoreBroken: a write failed; none may be answered before the store was opened again.
+        """
+
+    def put_topic(self, name: str, settings: TopicSettings) -> tuple[Topic, bool]:
+        """Make a topic, or change its settings.
+
+        Args:
+            name: of the topic.
+            settings: all of its settings.
+
+        Returns:
+            The topic, and whether it was made.
+        """
+
+    def delete_topic(self, name: str) -> Topic | None:
+        """Delete a topic with its events; its number is not used again.
+
+        Args:
+            name: of the topic.
+
+        Returns:
+            The topic as it was; None if there is none.
+        """
+
+    def raise_access(self, name: str) -> Topic | None:
+        """Raise the access number of a topic: earlier capabilities end.
+
+        Args:
+            name: of the topic.
+
+        Returns:
+            The topic then; None if there is none.
+        """
+
+    def trim(self, number: int, keep: int | None = None) -> bool:
+        """Raise the floor of a topic as its retention demands, then delete a slice of what is below it.
+
+        The floor is committed before anything is deleted.
+
+        Args:
+            number: of the topic.
+            keep: an id that the floor must not pass, since it is leased; None for none.
+
+        Returns:
+            True if more remains to be deleted.
+        """
+
+    def close(self) -> None:
+        """Close the store; nothing is lost."""
+
+
+class StoreReader(Protocol):
+    """A process that reads a store."""
+
+    def state(self) -> StoreState:
+        """Return the state of the store."""
+
+    def topic(self, name: str) -> Topic | None:
+        """Return a topic by its ``name``; None if there is none."""
+
+    def topics(self, after: str = "", limit: int = 1000) -> list[Topic]:
+        """Return topics in the order of their names.
+
+        Args:
+            after: name behind which the list begins.
+            limit: greatest number.
+        """
+
+    def page(
+        self, number: int, after: int, keys: KeyRange, limit: int, size: int, until: int | None = None
+    ) -> Page | None:
+        """Return events of a topic above an id, whole versions apart from the limits.
+
+        Args:
+            number: of the topic.
+            after: id below the first event; the caller compares it with the floor of the page.
+            keys: range of keys.
+            limit: greatest number of events.
+            size: bytes of content after which the page ends; it has at least one event if there is one.
+            until: greatest id; None for the newest.
+
+        Returns:
+            The page; None if the topic does not exist.
+        """
+
+    def id_at(self, number: int, time: int) -> int:
+        """Return the id of the last event of a topic that is not later than a time; 0 if all are later.
+
+        Args:
+            number: of the topic.
+            time: in microseconds since 1970.
+        """
+
+    def last_of(self, number: int, key: str) -> Event | None:
+        """Return the last event of a key, a deletion too; None if the topic has none of it.
+
+        Args:
+            number: of the topic.
+            key: the key.
+        """
+
+    def snapshot(
+        self, number: int, keys: KeyRange, version: int, after_key: str | None, limit: int, size: int
+    ) -> SnapshotPage | None:
+        """Return the last event of each key at a version, which must not be below the floor of the page's topic.
+
+        Args:
+            number: of the topic.
+            keys: range of keys.
+            version: id up to which events count.
+            after_key: key behind which the page begins; None for the first page.
+            limit: greatest number of events.
+            size: bytes of content after which the page ends.
+
+        Returns:
+            The page; None if the topic does not exist.
+        """
+
+    def close(self) -> None:
+        """Close the connection to the store."""

@@ -1,0 +1,98 @@
+"""Publications: one atomic request to publish, and its outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from griphub.store.event import Draft
+
+__all__ = ["Condition", "Idempotency", "Outcome", "Publication", "Published", "Refused", "Repeated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must be true for a publication: ``If-Match``.
+
+    Attributes:
+        last: id that the last event must have; 0: there is none.
+        key: the last event of this key; None: the last event of the topic.
+    """
+
+    last: int
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    """Name of a request that may be repeated: its events are stored once.
+
+    Attributes:
+        scope: owner and topic, in a form of the caller's.
+        key: ``Idempotency-Key`` of the request.
+        digest: of the request's content.
+        expires: seconds for which the name is remembered.
+    """
+
+    scope: str
+    key: str
+    digest: bytes
+    expires: float = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """Events that are stored and become visible together, or not at all.
+
+    Attributes:
+        topic: name of their topic.
+        drafts: the events, one or more.
+        condition: what must be true; None for nothing.
+        idempotency: name of the request; None: a repetition is another publication.
+    """
+
+    topic: str
+    drafts: tuple[Draft, ...]
+    condition: Condition | None = None
+    idempotency: Idempotency | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A publication that is stored.
+
+    Attributes:
+        topic: number of its topic.
+        first_prev: id of the topic's event before the first.
+        ids: of its events, in order; the last one is the version of all.
+        times: of its events, in microseconds since 1970.
+    """
+
+    topic: int
+    first_prev: int
+    ids: tuple[int, ...]
+    times: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A publication that was stored by an earlier request of the same name; ``first`` is its outcome."""
+
+    first: Published
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A publication that was not stored.
+
+    Attributes:
+        kind: ``unknown`` topic; ``condition`` not met; the name was used for ``another`` request; no room for a further
+            name (``names``).
+        last: id of the last event that the condition is about; 0 for none.
+    """
+
+    kind: Literal["unknown", "condition", "another", "names"]
+    last: int = 0
+
+
+Outcome = Published | Repeated | Refused

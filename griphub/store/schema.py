@@ -1,0 +1,134 @@
+"""Tables and settings of the SQLite engine."""
+
+from __future__ import annotations
+
+import pathlib
+import sqlite3
+from typing import Final, Literal
+
+from griphub.store.errors import StoreProblem
+
+__all__ = ["APPLICATION_ID", "FORMAT", "Sync", "connect_reader", "connect_writer"]
+
+APPLICATION_ID: Final = 0x47485542
+"""``GHUB``: tells a store from other SQLite files."""
+
+FORMAT: Final = 1
+"""Version of the tables."""
+
+CACHE_KIB: Final = 65_536
+"""Page cache of a connection, in KiB."""
+
+LOG_LIMIT: Final = 64 * 1024 * 1024
+"""Bytes that the write-ahead log keeps after a checkpoint."""
+
+BUSY_TIMEOUT: Final = 5.0
+"""Seconds that a connection waits for a lock of another."""
+
+Sync = Literal["full", "normal", "off"]
+"""``full``: power loss loses nothing that was answered; ``normal``: it may undo the last commits; ``off``: it may
+destroy the store. None of them is lost when a process is killed."""
+
+_TABLES: Final = """
+create table meta(k text primary key, v integer not null) strict, without rowid;
+create table epoch(n integer primary key, epoch text not null unique, first integer not null, last integer) strict;
+create table topic(
+    t integer primary key, name text not null unique, birth integer not null, floor integer not null,
+    floor_time integer not null, last integer not null, count integer not null, bytes integer not null,
+    access integer not null, settings text not null) strict;
+create table event(
+    id integer primary key, t integer not null, prev integer not null, ver integer not null, ts integer not null,
+    op integer not null, key text, ctype text not null, attrs text, data blob not null, size integer not null) strict;
+create index event_topic on event(t, id);
+create unique index event_time on event(ts);
+create index event_key on event(t, key, id) where key is not null;
+create table idem(
+    scope text not null, k text not null, digest blob not null, t integer not null, prev integer not null,
+    ids text not null, times text not null, expires integer not null, primary key (scope, k)) strict, without rowid;
+create index idem_expires on idem(expires);
+create table gone(t integer primary key) strict;
+"""
+
+
+def connect_writer(path: pathlib.Path, sync: Sync) -> sqlite3.Connection:
+    """Open a store for writing; make it if there is none.
+
+    Args:
+        path: of the file.
+        sync: durability of commits.
+
+    Returns:
+        A connection without implicit transactions.
+
+    Raises:
+        StoreProblem: it is no store, or one of a newer format, or it cannot be opened.
+    """
+    try:
+        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
+        made = _check(connection, path)
+        if not made:
+            # Before the first table: it cannot be changed later.
+            connection.execute("pragma auto_vacuum = incremental")
+        connection.execute("pragma journal_mode = wal")
+        connection.execute(f"pragma synchronous = {sync}")
+        # Checkpoints are made by another connection: in a commit they would delay its publications.
+        connection.execute("pragma wal_autocheckpoint = 0")
+        connection.execute(f"pragma journal_size_limit = {LOG_LIMIT}")
+        _common(connection)
+        if not made:
+            connection.execute("begin immediate")
+            for statement in _TABLES.split(";"):
+                connection.execute(statement)
+            connection.execute(f"pragma application_id = {APPLICATION_ID}")
+            connection.execute(f"pragma user_version = {FORMAT}")
+            connection.execute("commit")
+    except sqlite3.Error as error:
+        raise StoreProblem(f"{path} cannot be opened as a store: {error}") from error
+    return connection
+
+
+def connect_reader(path: pathlib.Path) -> sqlite3.Connection:
+    """Open a store for reading.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        A connection that cannot write.
+
+    Raises:
+        StoreProblem: it is no store, or it cannot be opened.
+    """
+    try:
+        connection = sqlite3.connect(
+            f"file:{path}?mode=ro", uri=True, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
+        )
+        if not _check(connection, path):
+            raise StoreProblem(f"{path} is no store: it has no tables")
+        connection.execute("pragma query_only = on")
+        _common(connection)
+    except sqlite3.Error as error:
+        raise StoreProblem(f"{path} cannot be opened as a store: {error}") from error
+    return connection
+
+
+def _common(connection: sqlite3.Connection) -> None:
+    connection.execute(f"pragma cache_size = {-CACHE_KIB}")
+    connection.execute("pragma temp_store = memory")
+    # An input error in a memory map is a signal that ends the process.
+    connection.execute("pragma mmap_size = 0")
+    connection.execute("pragma trusted_schema = off")
+
+
+def _check(connection: sqlite3.Connection, path: pathlib.Path) -> bool:
+    """Return whether the file has a store; False if it is empty."""
+    (application,) = connection.execute("pragma application_id").fetchone()
+    (version,) = connection.execute("pragma user_version").fetchone()
+    (tables,) = connection.execute("select count(*) from sqlite_schema").fetchone()
+    if not tables and not application:
+        return False
+    if application != APPLICATION_ID:
+        raise StoreProblem(f"{path} is a database of another program: name a file that does not exist, or a store")
+    if version > FORMAT:
+        raise StoreProblem(f"{path} has format {version}, this version of gripproxy reads up to {FORMAT}")
+    return True

@@ -1,0 +1,439 @@
+"""Conformance of a store engine: what every implementation of ``griphub.store.interface`` must do.
+
+An engine's test module makes a subclass of ``Conformance`` with a fixture ``stores``. A test reads as publications in,
+pages out; it knows no table of the engine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Protocol
+
+import pytest
+
+from griphub.store.event import Draft, Event
+from griphub.store.interface import WHOLE, KeyRange, StoreReader, StoreWriter
+from griphub.store.publication import Condition, Idempotency, Publication, Published, Refused, Repeated
+from griphub.store.topic import Retention, Topic, TopicSettings
+
+__all__ = ["Conformance", "HandClock", "Stores", "published"]
+
+SECOND = 1_000_000
+"""Microseconds."""
+
+BIG = 10**9
+
+
+class HandClock:
+    """Microseconds since 1970, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000 * SECOND
+
+    def __call__(self) -> int:
+        return self.now
+
+
+class Stores(Protocol):
+    """A store that a test may open, close and crash."""
+
+    clock: HandClock
+    writer: StoreWriter
+    reader: StoreReader
+
+    def crash(self) -> None:
+        """End the writer as a killed process does, and open the store again."""
+
+
+def drafts(*texts: str) -> tuple[Draft, ...]:
+    """Return drafts; ``key=value`` puts a key, ``-key`` deletes it."""
+    made = []
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if text.startswith("-"):
+            made.append(Draft(b"", "text/plain", text[1:], "delete"))
+        else:
+            made.append(Draft((value if equals else text).encode(), "text/plain", key if equals else None))
+    return tuple(made)
+
+
+def published(writer: StoreWriter, topic: str, *texts: str) -> Published:
+    """Publish in one transaction; it must succeed."""
+    [outcome] = writer.append([Publication(topic, drafts(*texts))])
+    assert isinstance(outcome, Published)
+    return outcome
+
+
+def history(
+    reader: StoreReader, topic: Topic, after: int = 0, keys: KeyRange = WHOLE, limit: int = 1000, size: int = BIG
+) -> list[Event]:
+    """Return all events of a topic above an id, page by page."""
+    events: list[Event] = []
+    while True:
+        page = reader.page(topic.number, after, keys, limit, size)
+        assert page is not None
+        assert len(page.events) <= limit
+        events += page.events
+        after = page.last
+        if not page.more:
+            return events
+
+
+def texts(events: Sequence[Event]) -> list[str]:
+    """Return events as ``drafts`` reads them."""
+    shown = []
+    for event in events:
+        if event.op == "delete":
+            shown.append(f"-{event.key}")
+        else:
+            shown.append(event.data.decode() if event.key is None else f"{event.key}={event.data.decode()}")
+    return shown
+
+
+class Conformance:
+    """Tests of an engine."""
+
+    @pytest.fixture
+    def topic(self, stores: Stores) -> Topic:
+        """Return a topic without bounds."""
+        return stores.writer.put_topic("t", TopicSettings())[0]
+
+    # --- order and identity
+
+    def test_ids_are_one_order_over_all_topics(self, stores: Stores, topic: Topic) -> None:
+        stores.writer.put_topic("u", TopicSettings())
+        ids = [id for name in "tutu" for id in published(stores.writer, name, "a", "b").ids]
+        assert ids == sorted(set(ids))
+        events = history(stores.reader, topic)
+        assert [event.prev_id for event in events] == [0, *[event.id for event in events[:-1]]]
+
+    def test_a_transaction_shares_its_version(self, stores: Stores, topic: Topic) -> None:
+        first = published(stores.writer, "t", "a", "b", "c")
+        second = published(stores.writer, "t", "d")
+        versions = [event.version for event in history(stores.reader, topic)]
+        assert versions == [first.ids[-1]] * 3 + [second.ids[0]]
+        assert (first.first_prev, second.first_prev) == (0, first.ids[-1])
+
+    def test_times_are_strictly_increasing_also_when_the_clock_goes_back(self, stores: Stores, topic: Topic) -> None:
+        published(stores.writer, "t", "a", "b")
+        stores.clock.now -= 3600 * SECOND
+        published(stores.writer, "t", "c", "d")
+        times = [event.time for event in history(stores.reader, topic)]
+        assert times == sorted(set(times))
+
+    def test_an_event_is_what_was_published(self, stores: Stores, topic: Topic) -> None:
+        draft = Draft(bytes(range(256)), "image/png", "clé", "put", {"a": "1", "ü": ""})
+        [outcome] = stores.writer.append([Publication("t", (draft,))])
+        assert isinstance(outcome, Published)
+        [event] = history(stores.reader, topic)
+        assert (event.data, event.content_type, event.key, event.op) == (draft.data, "image/png", "clé", "put")
+        assert dict(event.attributes) == {"a": "1", "ü": ""}
+        assert (event.id, event.time) == (outcome.ids[0], outcome.times[0])
+        assert stores.reader.last_of(topic.number, "clé") == event
+
+    def test_ids_are_never_issued_again(self, stores: Stores, topic: Topic) -> None:
+        newest = published(stores.writer, "t", "a").ids[0]
+        stores.writer.delete_topic("t")
+        while stores.writer.trim(topic.number):
+            pass
+        stores.crash()
+        again, made = stores.writer.put_topic("t", TopicSettings())
+        assert made
+        assert again.number != topic.number
+        assert again.birth == newest
+        assert published(stores.writer, "t", "b").ids[0] > newest
+        assert texts(history(stores.reader, again)) == ["b"]
+
+    # --- publications
+
+    def test_publications_of_one_commit_keep_their_order(self, stores: Stores, topic: Topic) -> None:
+        outcomes = stores.writer.append([Publication("t", drafts(str(number))) for number in range(200)])
+        assert all(isinstance(outcome, Published) for outcome in outcomes)
+        assert texts(history(stores.reader, topic)) == [str(number) for number in range(200)]
+
+    def test_one_that_fails_spoils_no_other(self, stores: Stores, topic: Topic) -> None:
+        publications = [
+            Publication("t", drafts("a")),
+            Publication("unknown", drafts("b")),
+            Publication("t", drafts("c"), Condition(0)),
+            Publication("t", drafts("d")),
+        ]
+        first, unknown, condition, last = stores.writer.append(publications)
+        assert isinstance(first, Published)
+        assert isinstance(last, Published)
+        assert unknown == Refused("unknown")
+        assert condition == Refused("condition", first.ids[0])
+        assert texts(history(stores.reader, topic)) == ["a", "d"]
+        assert last.ids[0] == first.ids[0] + 1
+
+    def test_conditions_see_what_is_before_them_in_the_commit(self, stores: Stores, topic: Topic) -> None:
+        [one] = stores.writer.append([Publication("t", drafts("k=1"), Condition(0, "k"))])
+        assert isinstance(one, Published)
+        [id] = one.ids
+        outcomes = stores.writer.append(
+            [
+                Publication("t", drafts("k=2"), Condition(id, "k")),
+                Publication("t", drafts("k=3"), Condition(id, "k")),
+                Publication("t", drafts("x"), Condition(id + 1)),
+                Publication("t", drafts("y=1"), Condition(0, "y")),
+            ]
+        )
+        assert [type(outcome) for outcome in outcomes] == [Published, Refused, Published, Published]
+        assert texts(history(stores.reader, topic)) == ["k=1", "k=2", "x", "y=1"]
+
+    def test_a_repeated_request_stores_nothing(self, stores: Stores, topic: Topic) -> None:
+        name = Idempotency("owner t", "key", b"digest")
+        publication = Publication("t", drafts("a", "b"), None, name)
+        [first] = stores.writer.append([publication])
+        assert isinstance(first, Published)
+        stores.crash()
+        assert stores.writer.append([publication, publication]) == [Repeated(first)] * 2
+        other = dataclasses.replace(publication, idempotency=dataclasses.replace(name, digest=b"another"))
+        assert stores.writer.append([other]) == [Refused("another")]
+        assert texts(history(stores.reader, topic)) == ["a", "b"]
+
+    def test_repetitions_within_one_commit(self, stores: Stores, topic: Topic) -> None:
+        publication = Publication("t", drafts("a"), None, Idempotency("o", "k", b"d"))
+        first, second = stores.writer.append([publication, publication])
+        assert isinstance(first, Published)
+        assert second == Repeated(first)
+
+    def test_a_refused_condition_is_not_remembered(self, stores: Stores, topic: Topic) -> None:
+        publication = Publication("t", drafts("a"), Condition(5), Idempotency("o", "k", b"d"))
+        assert stores.writer.append([publication]) == [Refused("condition", 0)]
+        [again] = stores.writer.append([dataclasses.replace(publication, condition=None)])
+        assert isinstance(again, Published)
+
+    def test_names_are_remembered_for_their_time(self, stores: Stores, topic: Topic) -> None:
+        publication = Publication("t", drafts("a"), None, Idempotency("o", "k", b"d", 10.0))
+        [first] = stores.writer.append([publication])
+        stores.clock.now += 11 * SECOND
+        [second] = stores.writer.append([publication])
+        assert isinstance(second, Published)
+        assert second != first
+
+    def test_what_was_answered_survives_a_crash(self, stores: Stores, topic: Topic) -> None:
+        for number in range(20):
+            published(stores.writer, "t", str(number))
+            stores.crash()
+        assert texts(history(stores.reader, topic)) == [str(number) for number in range(20)]
+
+    # --- pages
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+    def test_pages_together_are_the_history(self, stores: Stores, topic: Topic, limit: int) -> None:
+        for number in range(5):
+            published(stores.writer, "t", f"{number}a", f"{number}b", f"k{number}=c")
+        whole = history(stores.reader, topic)
+        assert len(whole) == 15
+        assert history(stores.reader, topic, limit=limit) == whole
+        assert history(stores.reader, topic, whole[6].id, limit=limit) == whole[7:]
+
+    def test_a_page_ends_after_so_many_bytes_but_has_an_event(self, stores: Stores, topic: Topic) -> None:
+        published(stores.writer, "t", "x" * 1000, "y" * 1000, "z" * 1000)
+        page = stores.reader.page(topic.number, 0, WHOLE, 100, 10)
+        assert page is not None
+        assert (texts(page.events), page.more) == (["x" * 1000], True)
+        assert len(history(stores.reader, topic, size=2100)) == 3
+
+    def test_the_last_page_is_complete_up_to_the_newest_id_of_the_store(self, stores: Stores, topic: Topic) -> None:
+        stores.writer.put_topic("u", TopicSettings())
+        published(stores.writer, "t", "a")
+        newest = published(stores.writer, "u", "b").ids[0]
+        page = stores.reader.page(topic.number, 0, WHOLE, 100, BIG)
+        assert page is not None
+        assert (page.last, page.more) == (newest, False)
+        bounded = stores.reader.page(topic.number, 0, WHOLE, 100, BIG, until=1)
+        assert bounded is not None
+        assert bounded.last == 1
+
+    def test_a_page_of_an_unknown_topic(self, stores: Stores) -> None:
+        assert stores.reader.page(77, 0, WHOLE, 10, BIG) is None
+        assert stores.reader.snapshot(77, KeyRange(), 0, None, 10, BIG) is None
+
+    @pytest.mark.parametrize(
+        ("low", "high", "wanted"),
+        [
+            (None, None, ["a=1", "b=2", "é=3", "\U0001f600=4"]),
+            ("a", "b", ["a=1"]),
+            ("b", None, ["b=2", "é=3", "\U0001f600=4"]),
+            (None, "b", ["a=1"]),
+            ("b", "b", []),
+            ("c", "a", []),
+            # UTF-16 would sort the second of these before the first.
+            ("\uffee", None, ["\U0001f600=4"]),
+            ("", None, ["a=1", "b=2", "é=3", "\U0001f600=4"]),
+        ],
+    )
+    def test_ranges_are_half_open_and_in_bytes(
+        self, stores: Stores, topic: Topic, low: str | None, high: str | None, wanted: list[str]
+    ) -> None:
+        published(stores.writer, "t", "a=1", "b=2", "no key", "é=3", "\U0001f600=4")
+        assert texts(history(stores.reader, topic, keys=KeyRange(low, high))) == wanted
+        assert texts(self.snapshot(stores, topic, KeyRange(low, high))) == wanted
+
+    # --- times and keys
+
+    def test_since_a_time_is_exact(self, stores: Stores, topic: Topic) -> None:
+        first = published(stores.writer, "t", "a", "b")
+        stores.clock.now += SECOND
+        second = published(stores.writer, "t", "c")
+        at = stores.reader.id_at
+        assert at(topic.number, first.times[0] - 1) == 0
+        assert [at(topic.number, time) for time in first.times] == list(first.ids)
+        assert at(topic.number, second.times[0] - 1) == first.ids[1]
+        assert at(topic.number, second.times[0] + SECOND) == second.ids[0]
+
+    def test_the_last_event_of_a_key(self, stores: Stores, topic: Topic) -> None:
+        published(stores.writer, "t", "k=1", "k=2", "j=1", "-j")
+        last = stores.reader.last_of(topic.number, "k")
+        deleted = stores.reader.last_of(topic.number, "j")
+        assert last is not None
+        assert last.data == b"2"
+        assert deleted is not None
+        assert deleted.op == "delete"
+        assert stores.reader.last_of(topic.number, "i") is None
+
+    # --- snapshots
+
+    def snapshot(
+        self, stores: Stores, topic: Topic, keys: KeyRange, version: int = BIG, limit: int = 1000
+    ) -> list[Event]:
+        events: list[Event] = []
+        after: str | None = None
+        while True:
+            page = stores.reader.snapshot(topic.number, keys, version, after, limit, BIG)
+            assert page is not None
+            events += page.events
+            after = page.next_key
+            if after is None:
+                return events
+
+    def test_a_snapshot_is_the_table_at_a_version(self, stores: Stores, topic: Topic) -> None:
+        version = published(stores.writer, "t", "a=1", "b=1", "c=1").ids[-1]
+        published(stores.writer, "t", "b=2", "-a", "d=1")
+        assert texts(self.snapshot(stores, topic, KeyRange(), version)) == ["a=1", "b=1", "c=1"]
+        assert texts(self.snapshot(stores, topic, KeyRange())) == ["b=2", "c=1", "d=1"]
+        for limit in (1, 2):
+            assert texts(self.snapshot(stores, topic, KeyRange(), limit=limit)) == ["b=2", "c=1", "d=1"]
+
+    # --- retention
+
+    def trim(self, stores: Stores, topic: Topic, retention: Retention, keep: int | None = None) -> Topic:
+        stores.writer.put_topic(topic.name, TopicSettings(retention))
+        while stores.writer.trim(topic.number, keep):
+            pass
+        found = stores.reader.topic(topic.name)
+        assert found is not None
+        return found
+
+    def test_number_of_events(self, stores: Stores, topic: Topic) -> None:
+        ids = [published(stores.writer, "t", str(number)).ids[0] for number in range(10)]
+        trimmed = self.trim(stores, topic, Retention(events=3))
+        assert (trimmed.floor, trimmed.count) == (ids[6], 3)
+        assert texts(history(stores.reader, topic)) == ["7", "8", "9"]
+
+    def test_age(self, stores: Stores, topic: Topic) -> None:
+        old = published(stores.writer, "t", "old", "older")
+        stores.clock.now += 100 * SECOND
+        published(stores.writer, "t", "new")
+        trimmed = self.trim(stores, topic, Retention(age=50.0))
+        assert (trimmed.floor, trimmed.floor_time) == (old.ids[1], old.times[1])
+        assert texts(history(stores.reader, topic)) == ["new"]
+
+    def test_bytes(self, stores: Stores, topic: Topic) -> None:
+        for number in range(10):
+            published(stores.writer, "t", f"{number}" * 1000)
+        trimmed = self.trim(stores, topic, Retention(bytes=3500))
+        assert trimmed.bytes <= 3500
+        assert [event.data[:1] for event in history(stores.reader, topic)] == [b"7", b"8", b"9"]
+
+    def test_a_long_topic_is_deleted_in_slices_behind_its_floor(self, stores: Stores, topic: Topic) -> None:
+        stores.writer.append([Publication("t", drafts(*map(str, range(1000)))) for _ in range(2)])
+        stores.writer.put_topic("t", TopicSettings(Retention(events=1)))
+        assert stores.writer.trim(topic.number)
+        found = stores.reader.topic("t")
+        assert found is not None
+        assert found.floor == 1999, "the floor is raised before anything is deleted"
+        assert 1 < found.count < 2000
+        stores.crash()
+        while stores.writer.trim(topic.number):
+            pass
+        assert texts(history(stores.reader, topic)) == ["999"]
+
+    def test_a_lease_holds_the_floor(self, stores: Stores, topic: Topic) -> None:
+        ids = [published(stores.writer, "t", str(number)).ids[0] for number in range(10)]
+        assert self.trim(stores, topic, Retention(events=1), keep=ids[3]).floor == ids[3]
+        assert self.trim(stores, topic, Retention(events=1)).floor == ids[8]
+
+    def test_the_floor_never_falls(self, stores: Stores, topic: Topic) -> None:
+        ids = [published(stores.writer, "t", str(number)).ids[0] for number in range(10)]
+        self.trim(stores, topic, Retention(events=2))
+        assert self.trim(stores, topic, Retention(events=9)).floor == ids[7]
+
+    def test_compaction_keeps_the_last_event_of_each_key(self, stores: Stores, topic: Topic) -> None:
+        published(stores.writer, "t", "a=1", "b=1", "no key", "c=1", "a=2", "-b", "d=1")
+        published(stores.writer, "t", "a=3", "c=2")
+        trimmed = self.trim(stores, topic, Retention(events=2, compact=True))
+        # A snapshot at the floor needs what each key had there, and nothing of a key that was deleted.
+        assert texts(history(stores.reader, topic)) == ["c=1", "a=2", "d=1", "a=3", "c=2"]
+        assert trimmed.count == 5
+        assert texts(self.snapshot(stores, topic, KeyRange(), trimmed.floor)) == ["a=2", "c=1", "d=1"]
+        assert texts(self.snapshot(stores, topic, KeyRange())) == ["a=3", "c=2", "d=1"]
+
+    def test_compaction_takes_nothing_above_the_floor(self, stores: Stores, topic: Topic) -> None:
+        published(stores.writer, "t", "a=1", "a=2", "-a", "a=3")
+        self.trim(stores, topic, Retention(events=4, compact=True))
+        assert texts(history(stores.reader, topic)) == ["a=1", "a=2", "-a", "a=3"]
+
+    def test_compaction_goes_on_when_the_floor_rises(self, stores: Stores, topic: Topic) -> None:
+        for number in range(20):
+            published(stores.writer, "t", f"a={number}", f"b{number}=1")
+            self.trim(stores, topic, Retention(events=2, compact=True))
+        assert texts(self.snapshot(stores, topic, KeyRange(high="b"))) == ["a=19"]
+        kept = texts(history(stores.reader, topic))
+        assert [text for text in kept if text.startswith("a=")] == ["a=18", "a=19"]
+        assert len(kept) == 22
+
+    # --- topics
+
+    def test_settings_change_and_are_kept(self, stores: Stores) -> None:
+        settings = TopicSettings(Retention(1.5, 2, 3, True), "none", 5.0, {"team": "a"})
+        first, made = stores.writer.put_topic("x", settings)
+        assert made
+        stores.crash()
+        again, made = stores.writer.put_topic("x", TopicSettings())
+        assert not made
+        assert again.number == first.number
+        stores.writer.put_topic("x", settings)
+        found = stores.reader.topic("x")
+        assert found is not None
+        assert dataclasses.asdict(found.settings.retention) == dataclasses.asdict(settings.retention)
+        assert (found.settings.store, found.settings.progress, dict(found.settings.labels)) == (
+            "none",
+            5.0,
+            {"team": "a"},
+        )
+
+    def test_topics_are_listed_in_order(self, stores: Stores) -> None:
+        for name in ("b", "a/1", "c", "a"):
+            stores.writer.put_topic(name, TopicSettings())
+        assert [topic.name for topic in stores.reader.topics()] == ["a", "a/1", "b", "c"]
+        assert [topic.name for topic in stores.reader.topics("a", 2)] == ["a/1", "b"]
+
+    def test_access_numbers_rise(self, stores: Stores, topic: Topic) -> None:
+        raised = stores.writer.raise_access("t")
+        assert raised is not None
+        assert raised.access == topic.access + 1
+        stores.crash()
+        assert stores.reader.topic("t") == raised
+        assert stores.writer.raise_access("unknown") is None
+
+    def test_a_deleted_topic_is_unknown_at_once(self, stores: Stores, topic: Topic) -> None:
+        published(stores.writer, "t", "a")
+        assert stores.writer.delete_topic("t") is not None
+        assert stores.writer.delete_topic("t") is None
+        assert stores.reader.topic("t") is None
+        assert stores.reader.page(topic.number, 0, WHOLE, 10, BIG) is None
+        assert stores.writer.append([Publication("t", drafts("b"))]) == [Refused("unknown")]
