@@ -102,7 +102,7 @@ faults: $(STAMPS)/dev ## fault tests only
 	$(BIN)/python -m pytest tests/faults $(MUTANTS:%=--ignore=%) $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ]
 
 cover: $(STAMPS)/dev ## which lines and branches the unit tests run, and whether they are enough
-	$(BIN)/python -m pytest -q $(SPLIT) --cov=gripproxy --cov=handler --cov-branch --cov-report=json:$(VENV)/coverage.json --cov-report= tests/unit tests/model $(ARGS)
+	$(BIN)/python -m pytest -q $(SPLIT) --cov=gripproxy --cov=handler --cov=griphub --cov-branch --cov-report=json:$(VENV)/coverage.json --cov-report= tests/unit tests/model $(ARGS)
 	$(BIN)/python -m tests.support.coverage_gate $(VENV)/coverage.json
 
 MUTANTS := tests/faults/test_mutants.py tests/faults/test_hostile_mutants.py

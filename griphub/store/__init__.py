@@ -3,19 +3,19 @@
 Engines implement two interfaces, ``StoreWriter`` and ``StoreReader`` (``interface``), and are judged by one conformance
 suite. SQLite is the engine that comes with the hub: one writer, any number of readers on connections of their own.
 
-    cursor        places in the order: epoch and id, and the intervals of ids that an epoch covers
-    event         one event, and what a publisher gives of it
-    topic         a named sequence of events and its retention
-    publication   one atomic publish request: events, condition, idempotency; and its outcome
-    interface     what an engine must do
-    errors        failures of a store, by whose fault they are
-    retention     which events a topic may lose: decisions only
-    schema        tables and settings of the SQLite engine
-    sqlite_writer, sqlite_reader   the engine
+    cursor        places in the order of ids: epoch and id, and the intervals of the epochs
+    event         events, stored and drafted
+    topic         named sequences of events, and their retention
+    publication   atomic publish requests with condition and idempotency, and their outcomes
+    interface     duties of an engine
+    errors        failures of a store
+    retention     how far a floor may rise
+    schema, sqlite_rows, sqlite_writer, sqlite_reader   the SQLite engine
     file_lock     one writer for each file
     ballast       disk space kept for the retention of a full disk
+    maintenance   check, vacuum, backup, restore, export and import of a file
 
-A publication is given to the writer, which commits many of them at once; each has its outcome only after the commit.
-Pages go from a reader to the API. Rows of a page, and the floor that they are checked against, come from one read
-transaction, so that retention is never mistaken for silence.
+The writer commits many publications at once; each has its outcome only after the commit. A reader returns pages: the
+rows of a page, and the floor that they are checked against, are read in one transaction, so that an event deleted by
+retention is never mistaken for silence.
 """

@@ -1,6 +1,6 @@
-"""Ballast: disk space that is given back when the disk is full, so that retention can delete.
+"""Ballast: disk space that is released when the disk is full, so that retention can delete.
 
-Deleting takes space too: a full SQLite store cannot free itself.
+Deleting needs space too: a full SQLite store cannot free itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BALLAST_SIZE: Final = 32 * 1024 * 1024
 
 
 class Ballast:
-    """File beside a store that takes space only.
+    """File beside a store, which only occupies space.
 
     Args:
         path: of the store.
@@ -29,14 +29,14 @@ class Ballast:
 
     @property
     def present(self) -> bool:
-        """True while the file has its space."""
+        """True while the space is occupied."""
         try:
             return self._size == 0 or self._path.stat().st_size >= self._size
         except FileNotFoundError:
             return False
 
     def take(self) -> bool:
-        """Return whether the space is taken, after trying to."""
+        """Occupy the space; return whether it is occupied."""
         if self.present:
             return True
         try:
@@ -53,5 +53,5 @@ class Ballast:
         return True
 
     def drop(self) -> None:
-        """Give the space back."""
+        """Release the space."""
         self._path.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """Cursors: places in the order of all events, as clients keep them.
 
-An id alone is no place: a store restored from a backup issues other events above it. So an epoch is new at every
-restore, the store keeps the interval of ids of each, and a restore skips ids. A cursor that lies in no interval of its
-epoch, or above the newest id, names events that are not there: it is *gone*, never waited for.
+An id alone is no place: a store restored from a backup has other events above it. So each restore begins an epoch and
+skips ids, and the store keeps the interval of ids of each epoch. A cursor outside the interval of its epoch, or above
+the newest id, is *gone*: its events do not exist, and a request with it does not wait for them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from griphub.store.errors import BadCursor
 __all__ = ["BEGINNING", "EPOCH_SKIP", "Cursor", "EpochInterval", "is_known", "parse_cursor"]
 
 EPOCH_SKIP: Final = 2**32
-"""Ids skipped by a restore, so that ids issued after the backup, and lost with the disk, are issued to nobody else."""
+"""Ids skipped by a restore: those issued after the backup, and lost with the disk, are not issued again."""
 
 _CURSOR: Final = re.compile(r"([0-9a-z]{1,32})\.([0-9]{1,19})")
 
@@ -27,7 +27,7 @@ class Cursor:
     """A place: behind the event with ``id``.
 
     Attributes:
-        epoch: of the store when the place was given to the client; empty for the beginning.
+        epoch: of the store when the client received the cursor; empty for the beginning.
         id: of the event; 0 for the beginning.
     """
 
@@ -48,8 +48,8 @@ class EpochInterval:
 
     Attributes:
         epoch: its name.
-        first: least id that it may have issued.
-        last: greatest id that belongs to it; None for the current epoch.
+        first: least id of the epoch.
+        last: greatest id of the epoch; None for the current one.
     """
 
     epoch: str
@@ -61,7 +61,7 @@ def parse_cursor(text: str) -> Cursor:
     """Read a parameter that names a place.
 
     Args:
-        text: ``epoch.id``, or ``0``. A bare id is refused: it would name another event after a restore.
+        text: ``epoch.id``, or ``0``. A bare id is refused: after a restore it may name another event.
 
     Returns:
         The cursor.

@@ -1,4 +1,4 @@
-"""Failures of a store, by whose fault they are."""
+"""Failures of a store."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ __all__ = ["BadCursor", "StoreBroken", "StoreError", "StoreFull", "StoreInUse", 
 
 
 class StoreError(GripproxyError):
-    """The store cannot do what is asked of it now; nothing of it was stored."""
+    """Request that the store cannot carry out now; no part of it was stored."""
 
 
 class StoreFull(StoreError):
-    """No space is left for events: answered with 507 until retention or the operator has made some."""
+    """No space for events: answered with 507 until retention or the operator has made some."""
 
 
 class StoreBroken(StoreError):
-    """A write or its synchronisation failed: the store has to be opened again, and compared with what was answered."""
+    """Failed write or synchronisation: the store has to be opened again, and compared with the outcomes returned."""
 
 
 class StoreProblem(OperatorError):
-    """A store that cannot be used: another program's file, a newer format, a path without permission."""
+    """Store that cannot be used: another program's file, a newer format, a path without permission."""
 
 
 class StoreInUse(StoreProblem):
-    """Another writer has the store open."""
+    """Store that another writer has open."""
 
 
 class UnknownTopic(ClientError):
-    """The topic does not exist, or does not any more."""
+    """Topic that does not exist, or was deleted."""
 
 
 class BadCursor(ClientError, ValueError):
-    """A parameter that names a place is no cursor."""
+    """Parameter that should name a place, and is no cursor."""

@@ -1,4 +1,4 @@
-"""Events: what a publisher gives, and what the store has made of it."""
+"""Events, stored and drafted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Literal
 __all__ = ["NO_ATTRIBUTES", "Draft", "Event", "Operation"]
 
 Operation = Literal["put", "delete"]
-"""Effect of an event on its key: it has this value now, or none."""
+"""Effect of an event on its key: a new value, or none any more."""
 
 NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -22,8 +22,8 @@ class Draft:
     Attributes:
         data: content in bytes.
         content_type: media type of the content.
-        key: the key it is about, UTF-8 of at most 1 KB; None for none.
-        op: its effect on the key.
+        key: key that the event changes, UTF-8 of at most 1 KB; None for none.
+        op: effect on the key.
         attributes: names and values beside the content.
     """
 
@@ -42,11 +42,11 @@ class Event:
         id: strictly increasing over the store, never issued twice.
         prev_id: id of the topic's event before it; 0 for its first.
         version: id of the last event of the same publication.
-        time: when it was stored, in microseconds since 1970, strictly increasing over the store.
+        time: time of storing, in microseconds since 1970, strictly increasing over the store.
         data: content in bytes.
         content_type: media type of the content.
-        key: the key it is about, None for none.
-        op: its effect on the key.
+        key: key that the event changes; None for none.
+        op: effect on the key.
         attributes: names and values beside the content.
     """
 

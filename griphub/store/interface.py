@@ -1,4 +1,4 @@
-"""Interface of a store: what an engine must do, in two parts for two kinds of processes.
+"""Interface of a store: the duties of an engine, in two parts for two kinds of processes.
 
 Both are synchronous: a writer and each reader have a process of their own. All ids are numbers of this store; cursors
 are resolved by the caller (``cursor``). Ranges are ``low <= key < high`` in UTF-8 bytes; a range with an open end has
@@ -21,7 +21,7 @@ __all__ = ["WHOLE", "KeyRange", "Page", "SnapshotPage", "StoreReader", "StoreSta
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Part of a topic: the events whose keys are in it.
+    """Range of keys, which selects events of a topic.
 
     Attributes:
         low: least key, None for no bound.
@@ -40,7 +40,7 @@ WHOLE = KeyRange(keyed=False)
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """A store as a whole.
+    """State of a whole store.
 
     Attributes:
         epoch: the current one.
@@ -57,7 +57,7 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Part of a topic's history, and what it was checked against, from one read transaction.
+    """Part of a topic's history, and the topic at that moment, from one read transaction.
 
     Attributes:
         topic: the topic then.
@@ -74,7 +74,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPage:
-    """Part of a snapshot.
+    """Part of a snapshot, from one read transaction.
 
     Attributes:
         topic: the topic then.
@@ -88,7 +88,7 @@ class SnapshotPage:
 
 
 class StoreWriter(Protocol):
-    """The one process that changes a store."""
+    """Writing part of an engine; a store has one writer at a time."""
 
     def state(self) -> StoreState:
         """Return the state of the store."""
@@ -156,7 +156,7 @@ class StoreWriter(Protocol):
 
 
 class StoreReader(Protocol):
-    """A process that reads a store."""
+    """Reading part of an engine; a store has any number of readers."""
 
     def state(self) -> StoreState:
         """Return the state of the store."""

@@ -12,7 +12,7 @@ __all__ = ["Condition", "Idempotency", "Outcome", "Publication", "Published", "R
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What must be true for a publication: ``If-Match``.
+    """Condition of a publication: ``If-Match``.
 
     Attributes:
         last: id that the last event must have; 0: there is none.
@@ -25,10 +25,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Idempotency:
-    """Name of a request that may be repeated: its events are stored once.
+    """Name of a request that may be repeated; its events are stored once.
 
     Attributes:
-        scope: owner and topic, in a form of the caller's.
+        scope: owner and topic, as the caller writes them.
         key: ``Idempotency-Key`` of the request.
         digest: of the request's content.
         expires: seconds for which the name is remembered.
@@ -42,12 +42,12 @@ class Idempotency:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """Events that are stored and become visible together, or not at all.
+    """Events that are stored together and become visible together, or not at all.
 
     Attributes:
         topic: name of their topic.
         drafts: the events, one or more.
-        condition: what must be true; None for nothing.
+        condition: its condition; None for none.
         idempotency: name of the request; None: a repetition is another publication.
     """
 
@@ -59,7 +59,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A publication that is stored.
+    """Outcome of a stored publication.
 
     Attributes:
         topic: number of its topic.
@@ -76,14 +76,14 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A publication that was stored by an earlier request of the same name; ``first`` is its outcome."""
+    """Outcome of a repeated request; ``first`` is that of the request that stored the publication."""
 
     first: Published
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A publication that was not stored.
+    """Outcome of a publication that was not stored.
 
     Attributes:
         kind: ``unknown`` topic; ``condition`` not met; the name was used for ``another`` request; no room for a further

@@ -1,4 +1,4 @@
-"""Retention: how far the floor of a topic may rise. Decisions only; the engine finds the ids and deletes."""
+"""Retention: the floor that the bounds of a topic demand. Sans-I/O: the engine finds the ids and deletes."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from griphub.store.errors import StoreProblem
 __all__ = ["APPLICATION_ID", "FORMAT", "Sync", "connect_reader", "connect_writer"]
 
 APPLICATION_ID: Final = 0x47485542
-"""``GHUB``: tells a store from other SQLite files."""
+"""``GHUB``: distinguishes a store from other SQLite files."""
 
 FORMAT: Final = 1
 """Version of the tables."""
@@ -26,8 +26,8 @@ BUSY_TIMEOUT: Final = 5.0
 """Seconds that a connection waits for a lock of another."""
 
 Sync = Literal["full", "normal", "off"]
-"""``full``: power loss loses nothing that was answered; ``normal``: it may undo the last commits; ``off``: it may
-destroy the store. None of them is lost when a process is killed."""
+"""``full``: no answered publication is lost at a power loss; ``normal``: the last commits may be; ``off``: the whole store
+may be. With none of them is anything lost when a process is killed."""
 
 _TABLES: Final = """
 create table meta(k text primary key, v integer not null) strict, without rowid;

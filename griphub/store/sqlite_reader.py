@@ -25,7 +25,7 @@ _EVENT: Final = ", ".join(f"e.{name}" for name in EVENT_COLUMNS.split(", "))
 
 
 class SqliteReader:
-    """Implements ``griphub.store.interface.StoreReader``.
+    """Reader of a store in a file. Implements ``griphub.store.interface.StoreReader``.
 
     Args:
         path: of a store.
@@ -39,7 +39,7 @@ class SqliteReader:
 
     @contextmanager
     def _view(self) -> Iterator[None]:
-        """Read the store as it is at one moment."""
+        """Open a read transaction: the store as it is at one moment."""
         self._connection.execute("begin")
         try:
             yield

@@ -19,6 +19,7 @@ __all__ = [
     "TOPIC_COLUMNS",
     "event_of",
     "settings_json",
+    "settings_of",
     "state_of",
     "topic_of",
 ]
@@ -32,10 +33,20 @@ EVENT_COLUMNS: Final = "id, prev, ver, ts, data, ctype, key, op, attrs, size"
 
 def topic_of(row: tuple[Any, ...]) -> Topic:
     """Return the topic of a ``row`` with ``TOPIC_COLUMNS``."""
-    settings = orjson.loads(row[9])
+    return Topic(*row[:9], settings=settings_of(row[9]))
+
+
+def settings_of(text: str) -> TopicSettings:
+    """Return the settings of a topic from their ``text`` in the table.
+
+    Raises:
+        TypeError: a field is unknown.
+        ValueError: it is no JSON.
+    """
+    settings = orjson.loads(text)
     retention = Retention(**settings.pop("retention"))
     labels = MappingProxyType(settings.pop("labels"))
-    return Topic(*row[:9], settings=TopicSettings(retention=retention, labels=labels, **settings))
+    return TopicSettings(retention=retention, labels=labels, **settings)
 
 
 def settings_json(settings: TopicSettings) -> str:

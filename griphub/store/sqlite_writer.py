@@ -1,7 +1,7 @@
 """Writer of the SQLite engine: one connection, many publications in each commit.
 
-Topics and the counters of ids and times are kept in memory, as of the last commit, since nobody else writes. A commit
-that fails is rolled back and they are loaded again.
+Topics and the counters of ids and times are kept in memory, as of the last commit: there is no other writer. After a
+failed commit they are loaded again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def now_us() -> int:
 
 
 class SqliteWriter:
-    """Implements ``gripproxy.store.interface.StoreWriter``.
+    """Writer of a store in a file. Implements ``griphub.store.interface.StoreWriter``.
 
     Args:
         path: of the file, made if there is none.
@@ -93,7 +93,7 @@ class SqliteWriter:
         )
 
     def _load(self) -> None:
-        """Load what is kept in memory, as of the last commit."""
+        """Load topics and counters, as of the last commit."""
         connection = self._connection
         meta = dict(connection.execute("select k, v from meta"))
         self._next_id, self._last_ts, self._next_topic = meta["next_id"], meta["last_ts"], meta["next_topic"]
@@ -120,6 +120,19 @@ class SqliteWriter:
         )
         self._next_id = following
         return epoch
+
+    def vacuum(self) -> None:
+        """Release the space of deleted events to the file system; blocks for as long as a copy takes.
+
+        Raises:
+            StoreFull: the disk has no room for a copy.
+            StoreBroken: the copy failed.
+        """
+        try:
+            self._connection.execute("vacuum")
+            self._connection.execute("pragma wal_checkpoint(truncate)")
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
 
     def close(self) -> None:
         """Close the store; the ballast stays."""
@@ -280,7 +293,7 @@ class SqliteWriter:
         return more
 
     def make_room(self) -> None:
-        """Give the ballast's space back: the disk is full, and retention has to delete."""
+        """Release the ballast: the disk is full, and retention has to delete."""
         self._ballast.drop()
 
     def forget_names(self) -> bool:
@@ -407,7 +420,7 @@ class SqliteWriter:
         return counts[0]
 
     def _failed(self, error: sqlite3.Error | None) -> StoreError:
-        """Undo the transaction, and return the exception that tells whose fault it is."""
+        """Undo the transaction, and return the exception to raise."""
         try:
             if self._connection.in_transaction:
                 self._connection.execute("rollback")

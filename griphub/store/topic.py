@@ -33,11 +33,11 @@ KEEP_ALL: Final = Retention()
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """What the owner of a topic decides.
+    """Settings of a topic, chosen by its owner.
 
     Attributes:
         retention: its bounds.
-        store: ``disk``; or ``none`` for a soft topic, whose events have their truth elsewhere.
+        store: ``disk``; or ``none`` for a soft topic, whose events are kept by another store.
         progress: seconds between two reports of progress to its watchers.
         labels: names and values for people.
     """
@@ -50,19 +50,19 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic at some moment.
+    """Topic as it is at one moment.
 
     Attributes:
         number: never used for another topic, also not for a later one of the same name.
         name: of at most 255 bytes.
         birth: the store's newest id when it was made. A cursor from 1 to below the birth is gone.
-        floor: every event above it is there.
+        floor: all events above it are retained.
         floor_time: time of the last event at or below the floor, in microseconds since 1970; 0 if there was none.
         last: id of its last event; 0 if there was none.
         count: events that it has.
         bytes: size of these events.
         access: its access number, which a revocation raises.
-        settings: what its owner has decided.
+        settings: those of its owner.
     """
 
     number: int

@@ -21,7 +21,7 @@ DRAWING: Final = ROOT / "docs" / "architecture.svg"
 PAGE: Final = ROOT / "docs" / "architecture.md"
 LAYER_MARKS: Final = ("<!-- layers -->", "<!-- end of layers -->")
 """Lines of the page around the layer table."""
-PACKAGES: Final = ("gripproxy", "handler", "spark_stats")
+PACKAGES: Final = ("gripproxy", "handler", "griphub", "spark_stats")
 
 SHARED: Final = ("grip", "pipe", "config", "process")
 
@@ -49,10 +49,12 @@ LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
     "handler.sources": (*SHARED, "handler.stats", "handler.dispatch"),
     "handler.control": (*SHARED, "handler.stats", "handler.dispatch", "handler.sources"),
     "handler.service": (*SHARED, "handler.stats", "handler.dispatch", "handler.sources", "handler.control"),
+    "griphub.store": ("grip",),
     "cli": (
         *("grip", "pipe", "config", "process", "http1", "routing", "stats", "delivery", "sessions", "backend"),
         *("client", "worker", "runner", "live", "top"),
         *("handler.stats", "handler.dispatch", "handler.sources", "handler.control", "handler.service"),
+        "griphub.store",
     ),
     "spark_stats": ("stats",),
 }
@@ -63,6 +65,7 @@ LOADED: Final[Mapping[str, str]] = {
     "handler.service": "#d5edd2",
     "runner": "#fbe3c2",
     "top": "#ead9f2",
+    "griphub.store": "#f3e9b5",
     "spark_stats": "#f7d4d4",
 }
 """Fill colour of the rooms that only one process loads, by the room of its entry point; grey for shared rooms."""

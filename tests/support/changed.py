@@ -45,7 +45,7 @@ def unit_tests(changed: Iterable[str], root: pathlib.Path = ROOT) -> list[str]:
                 found.update([name] if (root / path).exists() else [])
             else:
                 found.add(str(path.parent))
-        elif path.parts[0] in {"gripproxy", "handler", "spark_stats", "bench", "tests"}:
+        elif path.parts[0] in {"gripproxy", "handler", "griphub", "spark_stats", "bench", "tests"}:
             found.update(_mirror(path, root))
     return sorted(path for path in found if not any(str(parent) in found for parent in pathlib.Path(path).parents))
 

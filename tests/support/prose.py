@@ -25,7 +25,7 @@ from typing import Final
 __all__ = ["DOCS", "KINDS", "STRUCTURE", "WORDS", "Finding", "Index", "check", "main", "sources"]
 
 ROOT: Final = pathlib.Path(__file__).parents[2]
-PACKAGES: Final = ("gripproxy", "handler", "spark_stats")
+PACKAGES: Final = ("gripproxy", "handler", "griphub", "spark_stats")
 MAX_LINES: Final = 60
 """Lines of one function, its docstring not counted."""
 MAX_BRANCHES: Final = 12

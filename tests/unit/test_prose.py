@@ -13,6 +13,7 @@ from tests.support.prose import DOCS, PACKAGES, ROOT, STRUCTURE, WORDS, Index, c
 CLEAN = (
     "gripproxy",
     "handler",
+    "griphub",
     "spark_stats",
     "tests/support/changed.py",
     "tests/support/changes.py",

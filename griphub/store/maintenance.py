@@ -1,0 +1,306 @@
+"""Maintenance of a store's file: check, vacuum, back up, restore, export and import."""
+
+from __future__ import annotations
+
+import base64
+import os
+import pathlib
+import shutil
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import orjson
+
+from griphub.store.errors import StoreProblem
+from griphub.store.event import Draft, Event
+from griphub.store.interface import WHOLE
+from griphub.store.publication import Publication, Refused
+from griphub.store.schema import connect_reader
+from griphub.store.sqlite_reader import SqliteReader
+from griphub.store.sqlite_rows import settings_json, settings_of
+from griphub.store.sqlite_writer import SqliteWriter
+from griphub.store.topic import Topic
+
+__all__ = ["back_up", "check", "export", "import_events", "restore", "sizes", "vacuum"]
+
+PAGE_EVENTS: Final = 1000
+PAGE_BYTES: Final = 4 * 1024 * 1024
+"""Events and bytes of content read at once."""
+
+_CHECKS: Final = (
+    (
+        "select name, count, bytes, last from topic t where (count, bytes) is not"
+        " (select count(*), coalesce(sum(size), 0) from event e where e.t = t.t)",
+        "topic {0}: it counts {1} events of {2} bytes, its events are others",
+    ),
+    (
+        "select name, last from topic t where last is not coalesce((select max(id) from event e where e.t = t.t), last)",
+        "topic {0}: its last event is not {1}",
+    ),
+    (
+        "select id, (select v from meta where k = 'next_id') from event"
+        " where id >= (select v from meta where k = 'next_id')",
+        "event {0}: ids were issued up to {1} only",
+    ),
+    (
+        "select a.id, b.id from event a join event b on b.id = (select min(id) from event where id > a.id)"
+        " where b.ts <= a.ts",
+        "events {0} and {1}: their times do not increase",
+    ),
+    (
+        "select e.id, e.t from event e left join topic t on t.t = e.t left join gone g on g.t = e.t"
+        " where t.t is null and g.t is null",
+        "event {0}: there is no topic {1}",
+    ),
+    (
+        "select e.id, e.prev from event e join topic t on t.t = e.t where e.id > t.floor and e.prev > t.floor"
+        " and e.prev is not (select max(id) from event p where p.t = e.t and p.id < e.id)",
+        "event {0}: its predecessor is not {1}",
+    ),
+)
+"""Queries that find rows of a damaged store only, and sentences about these."""
+
+PROBLEMS_MAX: Final = 20
+"""Problems of one kind that are reported."""
+
+
+def check(path: pathlib.Path) -> list[str]:
+    """Return the problems of a store; none if it is sound. It may be in use.
+
+    Args:
+        path: of the store.
+
+    Raises:
+        StoreProblem: it cannot be opened.
+    """
+    connection = connect_reader(path)
+    try:
+        connection.execute("begin")
+        problems = [text for (text,) in connection.execute("pragma quick_check(20)") if text != "ok"]
+        if not problems:
+            for query, sentence in _CHECKS:
+                problems += [sentence.format(*row) for row in connection.execute(f"{query} limit {PROBLEMS_MAX}")]
+    except sqlite3.DatabaseError as error:
+        return [f"{path}: {error}"]
+    finally:
+        connection.close()
+    return problems
+
+
+def sizes(path: pathlib.Path) -> list[Topic]:
+    """Return all topics of a store, the largest first.
+
+    Args:
+        path: of the store.
+
+    Raises:
+        StoreProblem: it cannot be opened.
+    """
+    reader = SqliteReader(path)
+    try:
+        found: list[Topic] = []
+        while part := reader.topics(found[-1].name if found else ""):
+            found += part
+    finally:
+        reader.close()
+    return sorted(found, key=lambda topic: (-topic.bytes, topic.name))
+
+
+def vacuum(path: pathlib.Path) -> tuple[int, int]:
+    """Release the space of deleted events to the file system. The store must not be in use.
+
+    Args:
+        path: of the store.
+
+    Returns:
+        Bytes of the file before and after.
+
+    Raises:
+        StoreProblem: it cannot be opened, is in use, or the disk has no room for a copy.
+    """
+    before = path.stat().st_size if path.exists() else 0
+    writer = SqliteWriter(path)
+    try:
+        writer.vacuum()
+    finally:
+        writer.close()
+    return before, path.stat().st_size
+
+
+def back_up(path: pathlib.Path, target: pathlib.Path) -> None:
+    """Write a copy of a store, as it is at one moment. The store may be in use.
+
+    Args:
+        path: of the store.
+        target: of the copy, which must not exist; it is there only when it is complete.
+
+    Raises:
+        StoreProblem: the store cannot be opened, or the copy cannot be written.
+    """
+    if target.exists():
+        raise StoreProblem(f"{target} exists: name a file that does not")
+    part = target.with_name(target.name + ".part")
+    part.unlink(missing_ok=True)
+    connection = connect_reader(path)
+    try:
+        connection.execute("pragma query_only = off")
+        connection.execute("vacuum into ?", (str(part),))
+        _synchronise(part)
+        os.rename(part, target)
+        _synchronise(target.parent)
+    except (sqlite3.Error, OSError) as error:
+        part.unlink(missing_ok=True)
+        raise StoreProblem(f"cannot write {target}: {error}") from error
+    finally:
+        connection.close()
+
+
+def restore(backup: pathlib.Path, path: pathlib.Path) -> str:
+    """Make a store of a backup, in a new epoch: cursors above the backup are gone.
+
+    Args:
+        backup: the copy, which is not changed.
+        path: of the store, which must not exist.
+
+    Returns:
+        The new epoch.
+
+    Raises:
+        StoreProblem: the backup is no store, the store exists, or it cannot be written.
+    """
+    if path.exists():
+        raise StoreProblem(f"{path} exists: move it away first, a restore overwrites nothing")
+    connect_reader(backup).close()
+    part = path.with_name(path.name + ".part")
+    try:
+        shutil.copyfile(backup, part)
+        _synchronise(part)
+        os.rename(part, path)
+        _synchronise(path.parent)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise StoreProblem(f"cannot write {path}: {error.strerror}") from error
+    writer = SqliteWriter(path)
+    try:
+        return writer.begin_epoch()
+    finally:
+        writer.close()
+
+
+def export(path: pathlib.Path, names: Iterable[str] = ()) -> Iterator[bytes]:
+    """Yield topics and their events as NDJSON, a line each; a topic's line precedes its events. It may be in use.
+
+    Args:
+        path: of the store.
+        names: of the topics; none: all.
+
+    Raises:
+        StoreProblem: it cannot be opened, or has no topic of a name.
+    """
+    reader = SqliteReader(path)
+    try:
+        wanted = list(names) or sorted(topic.name for topic in sizes(path))
+        for name in wanted:
+            topic = reader.topic(name)
+            if topic is None:
+                raise StoreProblem(f"{path} has no topic {name!r}")
+            yield orjson.dumps({"topic": name, "settings": orjson.loads(settings_json(topic.settings))}) + b"\n"
+            after, more = 0, True
+            while more:
+                page = reader.page(topic.number, after, WHOLE, PAGE_EVENTS, PAGE_BYTES)
+                if page is None:
+                    raise StoreProblem(f"topic {name!r} was deleted during the export")
+                for event in page.events:
+                    yield orjson.dumps(_line(event)) + b"\n"
+                after, more = page.last, page.more
+    finally:
+        reader.close()
+
+
+def import_events(path: pathlib.Path, lines: Iterable[bytes]) -> int:
+    """Publish the events of an export; versions stay together, ids and times are new. The store must not be in use.
+
+    Args:
+        path: of the store, made if there is none.
+        lines: NDJSON.
+
+    Returns:
+        Number of events.
+
+    Raises:
+        StoreProblem: a line cannot be used; those before it are stored.
+    """
+    writer = SqliteWriter(path)
+    count, topic, version = 0, "", ""
+    drafts: list[Draft] = []
+
+    def publish() -> None:
+        nonlocal count
+        if drafts:
+            [outcome] = writer.append([Publication(topic, tuple(drafts))])
+            if isinstance(outcome, Refused):
+                raise StoreProblem(f"topic {topic!r}: not stored, {outcome.kind}")
+            count += len(drafts)
+            drafts.clear()
+
+    try:
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = orjson.loads(line)
+                if "topic" in entry:
+                    publish()
+                    topic, version = entry["topic"], ""
+                    writer.put_topic(topic, settings_of(orjson.dumps(entry["settings"]).decode()))
+                    continue
+                draft = _draft(entry)
+                if entry["version"] != version:
+                    publish()
+                    version = entry["version"]
+            except (KeyError, TypeError, ValueError) as error:
+                raise StoreProblem(f"line {number} is no line of an export: {error!r}") from error
+            drafts.append(draft)
+        publish()
+    finally:
+        writer.close()
+    return count
+
+
+def _line(event: Event) -> dict[str, Any]:
+    # Ids are texts: JavaScript and jq round numbers above 2**53.
+    line: dict[str, Any] = {
+        "id": str(event.id),
+        "version": str(event.version),
+        "time": event.time,
+        "content_type": event.content_type,
+    }
+    if event.key is not None:
+        line["key"] = event.key
+    if event.op == "delete":
+        line["op"] = "delete"
+    if event.attributes:
+        line["attributes"] = dict(event.attributes)
+    try:
+        line["data"] = event.data.decode()
+    except UnicodeDecodeError:
+        line["data_base64"] = base64.b64encode(event.data).decode()
+    return line
+
+
+def _draft(entry: dict[str, Any]) -> Draft:
+    if "data_base64" in entry:
+        data = base64.b64decode(entry["data_base64"], validate=True)
+    else:
+        data = entry["data"].encode()
+    op = entry.get("op", "put")
+    if op not in ("put", "delete"):
+        raise ValueError(f"op must be put or delete, not {op!r}")
+    return Draft(data, entry["content_type"], entry.get("key"), op, entry.get("attributes", {}))
+
+
+def _synchronise(path: pathlib.Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
