@@ -5,6 +5,6 @@ without one: topics of events, kept in a store, read as history, followed live t
 
     store      the events: an interface, and its SQLite engine
 
-The rooms import ``gripproxy.grip``, ``config``, ``process`` and ``http1``. Only the command line imports the hub, lazily.
+The rooms import ``gripproxy.grip``, ``config``, ``process`` and ``http1``. Only the command line imports the hub.
 Decisions are sans-I/O.
 """

@@ -15,7 +15,7 @@ suite. SQLite is the engine that comes with the hub: one writer, any number of r
     ballast       disk space kept for the retention of a full disk
     maintenance   check, vacuum, backup, restore, export and import of a file
 
-The writer commits many publications at once; each has its outcome only after the commit. A reader returns pages: the
+The writer commits many publications together; each has its outcome only after the commit. A reader returns pages: the
 rows of a page, and the floor that they are checked against, are read in one transaction, so that an event deleted by
 retention is never mistaken for silence.
 """

@@ -139,7 +139,7 @@ class StoreWriter(Protocol):
         """
 
     def trim(self, number: int, keep: int | None = None) -> bool:
-        """Raise the floor of a topic as its retention demands, then delete a slice of what is below it.
+        """Raise the floor of a topic as its retention demands, then delete a slice of the events below it.
 
         The floor is committed before anything is deleted.
 
@@ -169,7 +169,7 @@ class StoreReader(Protocol):
 
         Args:
             after: name behind which the list begins.
-            limit: greatest number.
+            limit: greatest number of topics.
         """
 
     def page(

@@ -26,7 +26,7 @@ __all__ = ["back_up", "check", "export", "import_events", "restore", "sizes", "v
 
 PAGE_EVENTS: Final = 1000
 PAGE_BYTES: Final = 4 * 1024 * 1024
-"""Events and bytes of content read at once."""
+"""Events and bytes of content in one page."""
 
 _CHECKS: Final = (
     (
@@ -35,7 +35,8 @@ _CHECKS: Final = (
         "topic {0}: it counts {1} events of {2} bytes, its events are others",
     ),
     (
-        "select name, last from topic t where last is not coalesce((select max(id) from event e where e.t = t.t), last)",
+        "select name, last from topic t"
+        " where last is not coalesce((select max(id) from event e where e.t = t.t), last)",
         "topic {0}: its last event is not {1}",
     ),
     (
@@ -62,7 +63,7 @@ _CHECKS: Final = (
 """Queries that find rows of a damaged store only, and sentences about these."""
 
 PROBLEMS_MAX: Final = 20
-"""Problems of one kind that are reported."""
+"""Greatest number of reported problems of one kind."""
 
 
 def check(path: pathlib.Path) -> list[str]:
@@ -248,6 +249,8 @@ def import_events(path: pathlib.Path, lines: Iterable[bytes]) -> int:
         for number, line in enumerate(lines, 1):
             try:
                 entry = orjson.loads(line)
+                if not isinstance(entry, dict):
+                    raise TypeError("a line is an object")
                 if "topic" in entry:
                     publish()
                     topic, version = entry["topic"], ""
@@ -257,7 +260,7 @@ def import_events(path: pathlib.Path, lines: Iterable[bytes]) -> int:
                 if entry["version"] != version:
                     publish()
                     version = entry["version"]
-            except (KeyError, TypeError, ValueError) as error:
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise StoreProblem(f"line {number} is no line of an export: {error!r}") from error
             drafts.append(draft)
         publish()
@@ -288,14 +291,23 @@ def _line(event: Event) -> dict[str, Any]:
 
 
 def _draft(entry: dict[str, Any]) -> Draft:
-    if "data_base64" in entry:
-        data = base64.b64decode(entry["data_base64"], validate=True)
-    else:
-        data = entry["data"].encode()
-    op = entry.get("op", "put")
+    """Return the event of a line.
+
+    Raises:
+        KeyError: a field is missing.
+        TypeError: a field has another type.
+        ValueError: a field has no such value.
+    """
+    coded = entry.get("data_base64")
+    text = entry["data"] if coded is None else coded
+    key, op, attributes = entry.get("key"), entry.get("op", "put"), entry.get("attributes", {})
+    for value in (text, entry["content_type"], entry["version"], "" if key is None else key, *attributes.values()):
+        if type(value) is not str:
+            raise TypeError(f"{value!r} is no text")
     if op not in ("put", "delete"):
         raise ValueError(f"op must be put or delete, not {op!r}")
-    return Draft(data, entry["content_type"], entry.get("key"), op, entry.get("attributes", {}))
+    data = text.encode() if coded is None else base64.b64decode(coded, validate=True)
+    return Draft(data, entry["content_type"], key, op, attributes)
 
 
 def _synchronise(path: pathlib.Path) -> None:

@@ -26,8 +26,8 @@ BUSY_TIMEOUT: Final = 5.0
 """Seconds that a connection waits for a lock of another."""
 
 Sync = Literal["full", "normal", "off"]
-"""``full``: no answered publication is lost at a power loss; ``normal``: the last commits may be; ``off``: the whole store
-may be. With none of them is anything lost when a process is killed."""
+"""``full``: a power loss loses no answered publication; ``normal``: it may lose the last commits; ``off``: it may
+destroy the store. A killed process loses nothing with any of them."""
 
 _TABLES: Final = """
 create table meta(k text primary key, v integer not null) strict, without rowid;

@@ -33,11 +33,15 @@ EVENT_COLUMNS: Final = "id, prev, ver, ts, data, ctype, key, op, attrs, size"
 
 def topic_of(row: tuple[Any, ...]) -> Topic:
     """Return the topic of a ``row`` with ``TOPIC_COLUMNS``."""
-    return Topic(*row[:9], settings=settings_of(row[9]))
+    number, name, birth, floor, floor_time, last, count, size, access, settings = row
+    return Topic(number, name, birth, floor, floor_time, last, count, size, access, settings_of(settings))
 
 
 def settings_of(text: str) -> TopicSettings:
-    """Return the settings of a topic from their ``text`` in the table.
+    """Return the settings of a topic.
+
+    Args:
+        text: as the table has them.
 
     Raises:
         TypeError: a field is unknown.
@@ -84,7 +88,11 @@ def event_of(row: tuple[Any, ...]) -> Event:
 
 
 def state_of(connection: sqlite3.Connection) -> StoreState:
-    """Return the state of a store, from one statement's view of it."""
+    """Return the state of a store.
+
+    Args:
+        connection: in a read transaction, or that of the only writer.
+    """
     rows = connection.execute("select epoch, first, last from epoch order by n").fetchall()
     intervals = tuple(EpochInterval(*row) for row in rows)
     newest, moment = connection.execute(

@@ -197,7 +197,7 @@ class Fanout:
         """
         for start in range(0, len(gathered), LANES):
             if start and self._turns.late():
-                self._turns.add(partial(self._flush_some, gathered[start:]))
+                self._turns.again(partial(self._flush_some, gathered[start:]))
                 break
             for channel, lane in gathered[start : start + LANES]:
                 if lane.parts is not None:
@@ -395,8 +395,10 @@ class Fanout:
             return
         self._groups[channel] = deque(groups)
         channel.queue = deque()
-        if self._turns.late() or not self._serve(channel):
+        if self._turns.late():
             self._turns.add(partial(self._serve, channel))
+        elif not self._serve(channel):
+            self._turns.again(partial(self._serve, channel))
 
     def _release(self, items: tuple[Item, ...]) -> int:
         """Release the shared work on items that all sessions have got."""

@@ -173,7 +173,7 @@ class _Question:
         self._over = True
         self._answer = answer
         if self._waiting and not self._tell():
-            self._context.turns.add(self._tell)
+            self._context.turns.again(self._tell)
 
     def _tell(self) -> bool:
         waiting, turns = self._waiting, self._context.turns
@@ -373,7 +373,7 @@ class FilterQueue:
                 waiting()
             if self._waiting and not self._busy and turns.late():
                 self._busy = True
-                turns.add(self._resume)
+                turns.again(self._resume)
         return True
 
     def _resume(self) -> bool:

@@ -375,7 +375,7 @@ class WebSocketOverHttp:
     def _later(self, act: Callable[[], None]) -> None:
         """Call a function in the next turn of the loop; no request is sent before."""
         self._in_flight = READING
-        self._session.context.turns.add(partial(self._continue, act))
+        self._session.context.turns.again(partial(self._continue, act))
 
     def _continue(self, act: Callable[[], None]) -> bool:
         self._in_flight = NOTHING

@@ -54,7 +54,6 @@ LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
         *("grip", "pipe", "config", "process", "http1", "routing", "stats", "delivery", "sessions", "backend"),
         *("client", "worker", "runner", "live", "top"),
         *("handler.stats", "handler.dispatch", "handler.sources", "handler.control", "handler.service"),
-        "griphub.store",
     ),
     "spark_stats": ("stats",),
 }
@@ -249,10 +248,11 @@ COLUMNS: Final[Mapping[str, float]] = {
     "": 610,
     "worker": 860,
     "handler.service": 1030,
+    "griphub.store": 1190,
 }
 """Middle of each process's column in pixels, by the room of its entry point."""
 
-WIDTH: Final = 1140
+WIDTH: Final = 1280
 BOX: Final = (128, 40)
 FLOOR: Final = 86
 """Sizes in pixels: the drawing's width, a room's width and height, the distance between floors."""

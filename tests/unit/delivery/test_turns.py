@@ -90,3 +90,32 @@ def test_a_work_that_fails_does_not_stop_the_others(bench: Bench) -> None:
         bench.loop.run()
     bench.loop.run_all()
     assert bench.log == ["a"]
+
+
+def test_new_works_go_before_those_that_have_had_a_slice(bench: Bench) -> None:
+    for name in "abcdefgh":
+        bench.turns.again(bench.work(name, 100, SLICE_TIME))
+    bench.loop.run()
+    bench.log.clear()
+    bench.turns.add(bench.work("new", 1, 0.0))
+    bench.loop.run()
+    assert bench.log[0] == "new"
+    assert "".join(bench.log[1:]) == "def"
+
+
+def test_new_works_do_not_stop_the_others(bench: Bench) -> None:
+    bench.turns.again(bench.work("old", 20, SLICE_TIME))
+    for number in range(20):
+        bench.turns.add(bench.work(f"new{number}", 1, TURN_TIME))
+        bench.log.clear()
+        bench.loop.run()
+        assert bench.log == [f"new{number}", "old"]
+
+
+def test_a_new_work_with_more_to_do_is_one_of_the_others_then(bench: Bench) -> None:
+    bench.turns.again(bench.work("old", 10, SLICE_TIME))
+    bench.turns.add(bench.work("new", 10, SLICE_TIME))
+    while bench.loop.run():
+        pass
+    assert [bench.log.count(name) for name in ("old", "new")] == [10, 10]
+    assert bench.log.index("old") < 3
