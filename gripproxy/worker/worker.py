@@ -292,6 +292,14 @@ class Worker:
             self._stopped.set_result(None)
 
 
+def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel the tasks that are left, such as connects to a backend: at the end of the loop each would log an error."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+
 def main(config: Config, number: int, listeners: list[ListeningSocket], child: Child) -> int:
     """Run a worker until it is stopped.
 
@@ -315,6 +323,7 @@ def main(config: Config, number: int, listeners: list[ListeningSocket], child: C
             return 2
     finally:
         child.close()
+        _cancel_tasks(loop)
         loop.run_until_complete(loop.shutdown_asyncgens())
         log.flush()
         loop.close()
