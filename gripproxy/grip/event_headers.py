@@ -15,10 +15,11 @@ __all__ = [
     "MAX_META",
     "MESSAGE_PREFIX",
     "bytes_accepted",
+    "event_fields",
     "grip_extension",
     "is_events",
     "keep_alive_interval",
-    "more_events",
+    "parse_interval",
     "public_headers",
     "set_meta",
     "update_meta",
@@ -45,6 +46,9 @@ _INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,10}")
 
 
 _SET_META: Final = b"set-meta-"
+
+
+_HYPHEN: Final = ord("-")
 
 
 _MAX_INTERVAL: Final = 2**31 - 1
@@ -86,7 +90,18 @@ def keep_alive_interval(headers: Headers) -> int | None:
         Seconds, at least ``KEEP_ALIVE_MIN``; 0 if it turns the keep-alive off (0, negative or no number); ``None`` if
         the header is missing and all stays as it was.
     """
-    value = first(headers, b"keep-alive-interval")
+    return parse_interval(first(headers, b"keep-alive-interval"))
+
+
+def parse_interval(value: bytes | None) -> int | None:
+    """Read the value of ``Keep-Alive-Interval``.
+
+    Args:
+        value: None for none.
+
+    Returns:
+        Seconds, as those of :func:`keep_alive_interval`; ``None`` for no value.
+    """
     if value is None:
         return None
     value = value.strip()
@@ -94,22 +109,42 @@ def keep_alive_interval(headers: Headers) -> int | None:
     return max(seconds, KEEP_ALIVE_MIN) if 0 < seconds <= _MAX_INTERVAL else 0
 
 
-def more_events(headers: Headers) -> bool:
-    """Return whether ``More-Events: true`` among a response's ``headers`` requests a further request."""
-    value = first(headers, b"more-events")
-    return value is not None and value.strip().lower() == b"true"
-
-
-def bytes_accepted(headers: Headers) -> int | None:
-    """``Content-Bytes-Accepted`` of a response, for :meth:`Outbox.accepted`.
+def event_fields(headers: Headers) -> tuple[bytes | None, bytes | None, bytes | None, bool]:
+    """Read the fields of a response with events in one pass: there is a response for each message of a client.
 
     Args:
         headers: Headers of the response.
 
     Returns:
+        Values of ``Keep-Alive-Interval``, ``Content-Bytes-Accepted`` and ``More-Events``, the first of each; and
+        whether there may be ``Set-Meta-*``.
+    """
+    interval = accepted = more = None
+    meta = False
+    for name, value in headers:
+        size = len(name)
+        if size == 19:
+            if interval is None and name.lower() == b"keep-alive-interval":
+                interval = value
+        elif size == 22:
+            if accepted is None and name.lower() == b"content-bytes-accepted":
+                accepted = value
+        elif size == 11 and more is None and name.lower() == b"more-events":
+            more = value
+        if size > 9 and name[8] == _HYPHEN and name[:9].lower() == _SET_META:
+            meta = True
+    return interval, accepted, more, meta
+
+
+def bytes_accepted(value: bytes | None) -> int | None:
+    """Read the value of ``Content-Bytes-Accepted``, for :meth:`Outbox.accepted`.
+
+    Args:
+        value: None for none.
+
+    Returns:
         The number, ``None`` (all) if it is missing, negative or no number.
     """
-    value = first(headers, b"content-bytes-accepted")
     if value is None or not _INTEGER.fullmatch(value := value.strip()):
         return None
     count = int(value)

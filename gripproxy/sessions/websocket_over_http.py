@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from gripproxy.grip.event_headers import bytes_accepted, is_events, keep_alive_interval, more_events, update_meta
+from gripproxy.grip.event_headers import bytes_accepted, event_fields, is_events, parse_interval, update_meta
 from gripproxy.grip.event_outbox import BATCH, AcceptError, Outbox, OutboxFull
 from gripproxy.grip.event_reader import READ_MAX, EventReader
 from gripproxy.grip.frames import BINARY, TEXT
@@ -331,9 +331,9 @@ class WebSocketOverHttp:
     def _take(self, events: list[Event], response: Response, question: bool) -> None:
         """Drop the client's events that the response accepts, and pass its own on."""
         try:
-            self._headers(events, response.headers)
+            accepted = self._headers(events, response.headers)
             if self._taken and self._outbox is not None and not question:
-                self._outbox.accepted(bytes_accepted(response.headers))
+                self._outbox.accepted(bytes_accepted(accepted))
                 if self._outbox.empty:
                     self._outbox = None
         except (AcceptError, EventError) as error:
@@ -419,15 +419,17 @@ class WebSocketOverHttp:
         elif not events or not self._process(events):
             self._rest()
 
-    def _headers(self, events: list[Event], headers: Headers) -> None:
-        """Take the interval of requests without events, the request for more, and meta, from a response's fields."""
-        if events and more_events(headers):
-            # Without an event in it, a backend that always has more would be asked again and again.
+    def _headers(self, events: list[Event], headers: Headers) -> bytes | None:
+        """Take interval, meta and the request for more from a response's fields; return ``Content-Bytes-Accepted``."""
+        interval, accepted, more, meta = event_fields(headers)
+        # Without an event in it, a backend that always has more would be asked again and again.
+        if more is not None and events and more.strip().lower() == b"true":
             self._refresh = True
-        interval = keep_alive_interval(headers)
         if interval is not None:
-            self._interval = interval
-        self.backend_meta = update_meta(self.backend_meta, headers, self._session.terms.bounds.meta)
+            self._interval = parse_interval(interval) or 0
+        if meta:
+            self.backend_meta = update_meta(self.backend_meta, headers, self._session.terms.bounds.meta)
+        return accepted
 
     def process(self, events: list[Event], done: Callable[[bool], None], start: int = 0) -> None:
         """Pass the backend's events to the session, in several turns of the loop if there are many.

@@ -7,6 +7,7 @@ import pytest
 from gripproxy.grip.event_headers import (
     MAX_META,
     bytes_accepted,
+    event_fields,
     grip_extension,
     is_events,
     keep_alive_interval,
@@ -49,8 +50,27 @@ class TestHeaders:
         ("value", "count"), [(b"0", 0), (b"12", 12), (b"-1", None), (b"x", None), (b"", None), (b"1 2", None)]
     )
     def test_bytes_accepted(self, value: bytes, count: int | None) -> None:
-        assert bytes_accepted([(b"Content-Bytes-Accepted", value)]) == count
-        assert bytes_accepted([]) is None
+        assert bytes_accepted(value) == count
+        assert bytes_accepted(None) is None
+
+    def test_fields_are_read_in_one_pass(self) -> None:
+        assert event_fields([]) == (None, None, None, False)
+        headers = [
+            (b"Content-Type", b"application/websocket-events"),
+            (b"keep-alive-INTERVAL", b"20"),
+            (b"Keep-Alive-Interval", b"30"),
+            (b"Content-Bytes-Accepted", b"7"),
+            (b"More-events", b"true"),
+            (b"SET-meta-A", b"1"),
+        ]
+        assert event_fields(headers) == (b"20", b"7", b"true", True)
+        others = [
+            (b"Keep-Alive-Intervam", b"1"),
+            (b"More-Eventz", b"true"),
+            (b"Set-Cookie", b"a"),
+            (b"Sot-meta-a", b"1"),
+        ]
+        assert event_fields(others) == (None, None, None, False)
 
     def test_set_meta(self) -> None:
         headers = [(b"Set-Meta-User", b"alice"), (b"set-meta-x", b""), (b"Set-Meta-", b"no name"), (b"Set-Metal", b"1")]
