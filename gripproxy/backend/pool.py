@@ -306,7 +306,7 @@ class BackendPool:
     def host(self, target: Target, server_name: str) -> TargetPool:
         """Return the pool of ``target``; ``server_name``: the name of the request, for its certificate."""
         name = ""
-        key: tuple[object, ...] = (target.host, target.port, target.path, target.untrusted)
+        key: tuple[object, ...] = (target.host, target.port, target.path, target.untrusted, target.away_wait)
         if target.ssl:
             name = target.host if target.trust_connect_host else server_name
             key += (name, target.insecure, target.client_cert, target.client_key)

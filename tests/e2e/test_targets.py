@@ -35,7 +35,7 @@ def port() -> int:
 
 @pytest.fixture(scope="module")
 def site(port: int) -> Iterator[Site]:
-    site = Site(Setup(routes=ROUTES % port))
+    site = Site(Setup(routes=ROUTES % port, config={"proxy.workers": 1}))
     yield site
     assert not site.stop()
 
@@ -103,8 +103,9 @@ class TestAway:
         assert time.monotonic() - begun >= 1
         assert answer.line == "503 Service Unavailable"
         assert answer["Retry-After"] == "3"
-        # It has been away for long: the next request does not wait.
+        # It has been away for long: the next request does not wait, nor does one by a route that never waits.
         assert site.get("/", "Host: never.test").status == 503
+        assert site.get("/", "Host: back.test").body == b"backend\n"
 
     def test_an_answer_that_does_not_come_is_a_503(self, site: Site) -> None:
         site.backend.on("/reset", Script(CLOSE))
