@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.wire.wirekit import CLOSE, Script, Setup, Site, hold
+from tests.wire.wirekit.client import PATIENCE
 from tests.wire.wirekit.events import GRIP, event, events, opened
 from tests.wire.wirekit.holding import stream
 from tests.wire.wirekit.websocket import reject, websocket
@@ -62,8 +64,11 @@ def test_a_long_poll_is_repeated_with_it(site: Site) -> None:
     site.backend.on("/poll", [hold("response", "poll; prev-id=1"), hold("response", "poll; prev-id=2")])
     with site.connect() as client:
         client.request("GET", f"/poll?{QUERY}")
-        site.backend.request("/poll")
-        site.publisher.publish({"channel": "poll", "formats": {"http-response": {"action": "hint"}}})
+        deadline = time.monotonic() + PATIENCE
+        # The first hints may find no hold yet.
+        while site.backend.count("/poll") < 2:
+            assert time.monotonic() < deadline
+            site.publisher.publish({"channel": "poll", "formats": {"http-response": {"action": "hint"}}})
         assert site.backend.request("/poll", 1).uri == f"/poll?{QUERY}"
 
 
