@@ -261,6 +261,18 @@ class TestPace:
         assert client.log == [b"a", b"b"]
         assert fetch.log == ["closed", "pause", "resume"]
 
+    def test_a_pause_that_is_one_already_changes_nothing(self, fetch: Fetch) -> None:
+        client = fetch.client()
+        fetch.head()
+        assert client.reading is not None
+        client.reading.resume()
+        client.reading.pause()
+        client.reading.pause()
+        assert fetch.log == ["closed", "pause"]
+        client.reading.resume()
+        client.reading.resume()
+        assert fetch.log == ["closed", "pause", "resume"]
+
     def test_a_client_that_blocks_in_the_middle_gets_no_more(self, fetch: Fetch) -> None:
         client = fetch.client()
         assert client.reading is not None

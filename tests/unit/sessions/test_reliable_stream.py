@@ -509,3 +509,23 @@ def test_what_is_due_before_the_stream_has_begun_is_asked_then(house: House) -> 
     house.confirm()
     assert stream.updates()
     assert stream.waiting == 1
+
+
+def test_calls_after_the_end_do_nothing(house: House) -> None:
+    """The scheduler, a link's response or the transport may call once more after the client has left."""
+    stream = Stream(house)
+    hold = stream.hold
+    [subscription] = hold.subscriptions
+    hold.client_lost()
+    assert stream.take() == []
+    assert not hold.deliver(subscription, text(b"late", b"2", b"1"))
+    hold.on_blocked()
+    hold.on_writable()
+    hold.on_timer(house.clock.now)
+    hold.on_link_failed()
+    hold.on_link_end(b"http://h/next", None, "")
+    hold.update()
+    hold.drain()
+    house.turns.run_all()
+    assert stream.take() == []
+    assert stream.waiting == 0

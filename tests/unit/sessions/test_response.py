@@ -295,6 +295,22 @@ class TestEnds:
         assert house.take() == []
 
 
+def test_calls_after_the_end_do_nothing(house: House) -> None:
+    """A filter, a timer or the scheduler may call once more after the response."""
+    poll = held(house)
+    hold = poll.hold
+    [subscription] = hold.subscriptions
+    house.publish(respond(b"x"))
+    assert poll.body == b"x"
+    hold.on_timer(house.clock.now)
+    hold.filtered(respond(b"late"), b"late")
+    hold.refused(subscription, respond(b"late"), None, "late")
+    hold.update()
+    house.turns.run_all()
+    assert not hold.deliver(subscription, respond(b"late"))
+    assert poll.take() == []
+
+
 def test_equal_terms_are_equal() -> None:
     def terms(**more: Any) -> ResponseTerms:
         fields: dict[str, Any] = {

@@ -368,6 +368,40 @@ class TestEnds:
         assert len(house.wheel) == 0
 
 
+class TestAfterTheEnd:
+    """A transport or a timer may call once more after the session has ended."""
+
+    def test_calls_do_nothing(self, house: House) -> None:
+        stream = opened(house, keep_alive=None)
+        hold = stream.hold
+        hold.client_lost()
+        hold.write_gathered(b"data")
+        hold.on_blocked()
+        hold.on_writable()
+        hold.on_timer(house.clock.now)
+        hold.drain()
+        hold.abort_on_defect()
+        assert stream.take() == []
+        assert len(house.wheel) == 0
+
+    def test_a_stream_that_was_never_blocked_has_nothing_to_write(self, house: House) -> None:
+        stream = opened(house)
+        stream.hold.on_writable()
+        stream.hold.on_timer(house.clock.now)
+        assert stream.take() == []
+        house.publish(text(b"x"))
+        assert stream.take() == [chunks(b"x")]
+
+    def test_a_client_that_reads_before_its_stream_begins(self, house: House) -> None:
+        stream = Stream(house)
+        stream.hold.on_blocked()
+        stream.hold.on_writable()
+        assert stream.take() == []
+        house.confirm()
+        house.publish(text(b"x"))
+        assert stream.take() == [BEGIN, chunks(b"x")]
+
+
 class TestTerms:
     def test_equal_terms_are_equal(self) -> None:
         def terms(**more: Any) -> StreamTerms:

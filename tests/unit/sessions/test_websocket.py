@@ -415,3 +415,33 @@ class TestClientThatDoesNotRead:
         socket.house.pass_time(CLOSE_TIMEOUT + 0.1)
         assert socket.heard() == [("drop", "the client does not read a close")]
         socket.assert_nothing_is_left()
+
+
+class TestAfterTheEnd:
+    """A transport, a timer or the backend's side may call once more after the session has ended."""
+
+    def test_calls_do_nothing(self, socket: Socket) -> None:
+        session = socket.session
+        session.client_lost()
+        socket.heard()
+        socket.told()
+        session.on_blocked()
+        session.on_writable()
+        session.client_lost()
+        session.backend_data(TEXT, b"m:late", True, True)
+        session.backend_ping(b"late")
+        session.backend_pong(b"late")
+        session.backend_close(1000, b"late")
+        session.backend_lost("late")
+        session.abort_client("late")
+        session.abort_on_defect()
+        session.drain()
+        assert socket.heard() == []
+        assert socket.told() == []
+
+    def test_a_client_that_was_never_blocked(self, socket: Socket) -> None:
+        socket.session.on_writable()
+        socket.session.on_blocked()
+        socket.session.on_writable()
+        socket.backend(b"m:x")
+        assert socket.heard() == [(TEXT, b"x")]

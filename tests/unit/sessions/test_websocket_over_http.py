@@ -624,6 +624,19 @@ class TestLongResponses:
         talk.house.turns.run_all()
         assert (TEXT, b"last") in talk.heard()
 
+    def test_a_long_opening(self) -> None:
+        talk = Talk()
+        talk.leg.opened([Event(b"TEXT", b"x")] * 100, [EVENTS])
+        talk.house.turns.run_all()
+        assert talk.heard() == [(TEXT, b"x")] * 100
+        assert talk.posted() == []
+
+    def test_an_opening_that_is_closed_at_once(self) -> None:
+        talk = Talk()
+        talk.leg.opened([Event(b"CLOSE", BYE)], [EVENTS, (b"Keep-Alive-Interval", b"20")])
+        assert talk.heard() == [(CLOSE, BYE)]
+        assert talk.posted() == []
+
     def test_nothing_of_a_malformed_response_is_passed_on(self, talk: Talk) -> None:
         talk.answer(b"TEXT 1\r\nx\r\n" * (READ_MAX + 1) + b"TEXT")
         talk.house.turns.run_all()
@@ -711,3 +724,37 @@ class TestMoreEvents:
         talk.session.client_lost()
         talk.answer(b"TEXT 1\r\nx\r\n", self.MORE)
         assert talk.posted() == [DISCONNECT]
+
+
+class TestAfterTheEnd:
+    """Calls of a session that is about to end."""
+
+    def test_a_dead_leg_takes_nothing(self, talk: Talk) -> None:
+        talk.leg.client_lost()
+        assert talk.posted() == [DISCONNECT]
+        talk.leg.data(TEXT, b"late", True, True)
+        talk.leg.ping(b"late")
+        talk.leg.client_lost()
+        talk.leg.refresh()
+        talk.answer(b"TEXT 1\r\nx\r\n")
+        assert talk.posted() == []
+
+    def test_the_rest_of_a_message_without_its_beginning(self, talk: Talk) -> None:
+        talk.leg.data(TEXT, b"rest", False, True)
+        assert talk.posted() == []
+        talk.say(b"whole")
+        assert talk.posted() == [b"TEXT 5\r\nwhole\r\n"]
+
+    def test_a_close_in_the_first_part_of_a_long_response(self, talk: Talk) -> None:
+        talk.say(b"request")
+        talk.posted()
+        talk.answer(CLOSED + b"TEXT 1\r\nx\r\n" * 50)
+        assert talk.heard() == [(CLOSE, BYE)]
+        assert talk.house.turns.waiting == []
+
+    def test_a_failure_of_the_last_request_does_not_matter(self, talk: Talk) -> None:
+        talk.leg.client_lost()
+        talk.posted()
+        talk.fail(True, "away")
+        talk.house.pass_time(60)
+        assert talk.posted() == []
