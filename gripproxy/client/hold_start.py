@@ -89,7 +89,9 @@ def begin_hold(
     wanted = _wanted(instruct, route.prefix, target.subs, most) if instruct.mode is not None else []
     uri = b""
     if instruct.mode == "response" or instruct.next is not None or any(want[3] for want in wanted):
-        uri = route.public(request.uri(client.secure))
+        uri = request.uri(client.secure)
+        if route.secret_query:
+            uri = route.public(uri)
     if instruct.gone is not None:
         base = uri or b"http://%b%b" % (request.host or b"localhost", route.public(request.target))
         client.set_gone(route, base, instruct.gone, target.untrusted)

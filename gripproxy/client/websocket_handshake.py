@@ -235,14 +235,14 @@ class WebSocketHandshake:
             b"Sec-WebSocket-Accept: %b\r\n\r\n"
             % (b"".join([b"%b: %b\r\n" % header for header in headers]), accept_key(key))
         )
+        target = route.public(request.target) if route.secret_query else request.target
         session = partial(
             WebSocketSession,
             context=context.sessions,
             terms=self._terms(route),
             cid=self.cid,
             serial=self.serial,
-            uri=b"%b://%b%b"
-            % (b"wss" if self.secure else b"ws", request.host or b"localhost", route.public(request.target)),
+            uri=b"%b://%b%b" % (b"wss" if self.secure else b"ws", request.host or b"localhost", target),
             grip=grip,
             deflate=deflate,
         )
