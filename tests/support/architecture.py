@@ -50,10 +50,24 @@ LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
     "handler.control": (*SHARED, "handler.stats", "handler.dispatch", "handler.sources"),
     "handler.service": (*SHARED, "handler.stats", "handler.dispatch", "handler.sources", "handler.control"),
     "griphub.store": ("grip",),
+    "griphub.topics": ("grip", "griphub.store"),
+    "griphub.access": ("grip",),
+    "griphub.processes": ("grip", "process", "griphub.store", "griphub.topics"),
+    "griphub.notify": ("grip", "process", "griphub.store", "griphub.topics"),
+    "griphub.api": (
+        *("grip", "config", "process", "http1"),
+        *("griphub.store", "griphub.topics", "griphub.access", "griphub.processes", "griphub.notify"),
+    ),
+    "griphub.service": (
+        *("grip", "config", "process", "http1"),
+        *("griphub.store", "griphub.topics", "griphub.access", "griphub.processes", "griphub.notify", "griphub.api"),
+    ),
+    "griphub.client": (),
     "cli": (
         *("grip", "pipe", "config", "process", "http1", "routing", "stats", "delivery", "sessions", "backend"),
         *("client", "worker", "runner", "live", "top"),
         *("handler.stats", "handler.dispatch", "handler.sources", "handler.control", "handler.service"),
+        *("griphub.store", "griphub.client", "griphub.service"),
     ),
     "spark_stats": ("stats",),
 }
@@ -64,7 +78,8 @@ LOADED: Final[Mapping[str, str]] = {
     "handler.service": "#d5edd2",
     "runner": "#fbe3c2",
     "top": "#ead9f2",
-    "griphub.store": "#f3e9b5",
+    "griphub.service": "#f3e9b5",
+    "griphub.client": "#f3e9b5",
     "spark_stats": "#f7d4d4",
 }
 """Fill colour of the rooms that only one process loads, by the room of its entry point; grey for shared rooms."""
@@ -248,11 +263,12 @@ COLUMNS: Final[Mapping[str, float]] = {
     "": 610,
     "worker": 860,
     "handler.service": 1030,
-    "griphub.store": 1190,
+    "griphub.service": 1190,
+    "griphub.client": 1340,
 }
 """Middle of each process's column in pixels, by the room of its entry point."""
 
-WIDTH: Final = 1280
+WIDTH: Final = 1430
 BOX: Final = (128, 40)
 FLOOR: Final = 86
 """Sizes in pixels: the drawing's width, a room's width and height, the distance between floors."""

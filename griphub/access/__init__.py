@@ -1,0 +1,1 @@
+"""Access: tokens, rights, capabilities of links, quotas of owners. Sans-I/O."""

@@ -1,0 +1,1 @@
+"""Clients of a hub. Nothing of the server is imported."""

@@ -1,0 +1,1 @@
+"""Child processes of the hub: the writer and the readers of the store."""
