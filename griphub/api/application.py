@@ -1,0 +1,276 @@
+"""Application of the hub: finds what a request asks for, checks the caller's rights, and carries it out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from typing import Any, Final
+
+from griphub.access.rights import Rights
+from griphub.access.tokens import BadToken, token_of
+from griphub.api.context import Context
+from griphub.api.keys import Keys
+from griphub.api.openapi import OPENAPI
+from griphub.api.problem import Problem
+from griphub.api.publishing import Publishing, store_failure
+from griphub.api.query import nothing_else, publish_query
+from griphub.api.reading import Reading
+from griphub.api.request import Answer, Request, problem_answer
+from griphub.api.server import HubConnection
+from griphub.api.snapshots import Snapshots
+from griphub.api.topics import Topics
+from griphub.api.websockets import EVENTS_TYPE, WebSockets, expired
+from griphub.processes.readers import ReadersBusy
+from griphub.store.errors import StoreError
+from griphub.store.topic import TopicSettings
+from griphub.topics.names import check_key, check_topic_name
+from gripproxy.grip.errors import ClientError
+from gripproxy.grip.signature import Key, verify
+from gripproxy.process.log import log
+
+__all__ = ["HubApplication"]
+
+REQUESTS_MAX: Final = 4096
+"""Requests carried out at a time, apart from those that wait for a commit; further ones get 503."""
+
+
+class HubApplication:
+    """Carries out requests.
+
+    Args:
+        context: parts of the hub.
+        topics: requests about topics.
+        publishing: requests that publish.
+        reading: requests that read events.
+        websockets: requests of WebSockets.
+        keys: requests about keys.
+        snapshots: requests for snapshots.
+        proxy_key: key of the ``Grip-Sig`` that requests over TCP must have; None: there is no such port.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        topics: Topics,
+        publishing: Publishing,
+        reading: Reading,
+        websockets: WebSockets,
+        keys: Keys,
+        snapshots: Snapshots,
+        proxy_key: Key | None,
+    ) -> None:
+        self._context = context
+        self._topics = topics
+        self._publishing = publishing
+        self._reading = reading
+        self._websockets = websockets
+        self._keys = keys
+        self._snapshots = snapshots
+        self._proxy_key = proxy_key
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- server.Application
+
+    def admits(self, request: Request, *, private: bool) -> None:
+        """Check signature and token of a request before its body is read; see ``server.Application``."""
+        if not private:
+            signature = request.header(b"grip-sig") or b""
+            if self._proxy_key is None or not verify(signature, self._proxy_key, int(self._context.wall())):
+                raise Problem(403, "forbidden", "this port is for a GRIP proxy: Grip-Sig is missing or not valid")
+        if request.target.path[0] in ("topics",):
+            self._rights(request)
+
+    def start(self, request: Request, connection: HubConnection) -> None:
+        """Carry out a request; see ``server.Application``."""
+
+        def reply(answer: Answer) -> None:
+            self._context.counters.answers[answer.status] += 1
+            connection.answer(answer)
+
+        try:
+            work = self._begin(request, reply)
+        except Problem as problem:
+            reply(problem_answer(problem))
+            return
+        except ClientError as error:
+            reply(problem_answer(Problem(400, "bad-request", str(error))))
+            return
+        if work is None:
+            return
+        if len(self._tasks) >= REQUESTS_MAX:
+            work.close()
+            text = f"{REQUESTS_MAX} requests are being carried out: repeat it later"
+            reply(problem_answer(Problem(503, "unavailable", text, headers=[("Retry-After", "1")])))
+            return
+        task = self._loop.create_task(self._finish(request, work, reply))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @property
+    def busy(self) -> int:
+        """Requests that are being carried out."""
+        return len(self._tasks)
+
+    async def _finish(self, request: Request, work: Awaitable[Answer], reply: Any) -> None:
+        try:
+            answer = await work
+        except Problem as problem:
+            answer = problem_answer(problem)
+        except ClientError as error:
+            answer = problem_answer(Problem(400, "bad-request", str(error)))
+        except ReadersBusy as error:
+            answer = problem_answer(
+                Problem(
+                    429 if error.owner else 503,
+                    "limit" if error.owner else "unavailable",
+                    str(error),
+                    headers=[("Retry-After", "1")],
+                )
+            )
+        except StoreError as error:
+            answer = store_failure(error)
+        except Exception as error:
+            log.error("hub: request failed: method=%s target=%s", request.method, request.raw_target, exc_info=error)
+            answer = problem_answer(Problem(500, "unavailable", "the hub has a fault: see its log"))
+        reply(answer)
+
+    # --- what is asked for
+
+    def _begin(self, request: Request, reply: Any) -> Coroutine[Any, Any, Answer] | None:
+        """Return the work for a request; None if ``reply`` is called by the commit."""
+        match request.target.path:
+            case ("topics", name, *rest):
+                return self._topic(request, name, tuple(rest), reply)
+            case ("topics",):
+                self._method(request, b"GET")
+                return self._topics.list(request, self._rights(request))
+            case ("follow", text):
+                self._method(request, b"GET")
+                return self._reading.link(request, text)
+            case ("snapshot", text):
+                self._method(request, b"GET")
+                return self._snapshots.link(request, text)
+            case ("openapi.json",):
+                self._method(request, b"GET")
+                reply(Answer(200, OPENAPI, "application/json"))
+                return None
+        raise Problem(404, "not-found", "there is no such path: see /openapi.json")
+
+    def _topic(
+        self, request: Request, name: str, rest: tuple[str, ...], reply: Any
+    ) -> Coroutine[Any, Any, Answer] | None:
+        check_topic_name(name)
+        method = b"GET" if request.method == b"HEAD" else request.method
+        socket = request.header(b"content-type") == EVENTS_TYPE.encode()
+        if socket and rest == ("events",) and not request.body.startswith(b"OPEN"):
+            try:
+                self._may(self._rights(request), "subscribe", name)
+            except Problem:
+                reply(expired())
+                return None
+        rights = self._rights(request)
+        match rest:
+            case ():
+                return self._settings(request, name, rights)
+            case ("events",) if method == b"POST" and not socket:
+                return self._publish(request, name, rights, reply)
+            case ("events",):
+                self._may(rights, "subscribe", name)
+                if socket:
+                    return self._websockets.answer(request, self._topics.find(name), rights)
+                self._method(request, b"GET", b"POST")
+                return self._reading.events(request, self._topics.find(name), rights)
+            case ("events", cursor):
+                self._method(request, b"GET")
+                nothing_else(request.target.query)
+                self._may(rights, "subscribe", name)
+                return self._keys.event(self._topics.find(name), cursor, rights)
+            case ("snapshot",):
+                self._method(request, b"GET")
+                self._may(rights, "subscribe", name)
+                return self._snapshots.get(request, self._topics.find(name), rights)
+            case ("keys", key):
+                nothing_else(request.target.query)
+                check_key(key)
+                return self._key(request, name, key, rights, reply)
+            case ("revoke",):
+                self._method(request, b"POST")
+                self._may(rights, "admin", name)
+                return self._topics.revoke(name)
+        raise Problem(404, "not-found", "there is no such path under a topic: see /openapi.json")
+
+    def _settings(self, request: Request, name: str, rights: Rights) -> Coroutine[Any, Any, Answer]:
+        nothing_else(request.target.query)
+        method = request.method
+        if method in (b"GET", b"HEAD"):
+            if not rights.sees(name):
+                self._may(rights, "subscribe", name)
+            return self._topics.get(name, rights)
+        self._method(request, b"GET", b"PUT", b"PATCH", b"DELETE")
+        self._may(rights, "admin", name)
+        if method == b"PUT":
+            return self._topics.put(request, name, rights)
+        if method == b"PATCH":
+            return self._topics.patch(request, name, rights)
+        return self._topics.delete(name)
+
+    def _publish(self, request: Request, name: str, rights: Rights, reply: Any) -> Coroutine[Any, Any, Answer] | None:
+        self._may(rights, "publish", name)
+        query = publish_query(request.target.query)
+        if self._context.topics.named(name) is None and self._topics.made_by_publishing(name):
+            return self._after_making(
+                name, rights, lambda done: self._publishing.publish(request, name, rights, query, done)
+            )
+        self._topics.find(name)
+        self._publishing.publish(request, name, rights, query, reply)
+        return None
+
+    def _key(
+        self, request: Request, name: str, key: str, rights: Rights, reply: Any
+    ) -> Coroutine[Any, Any, Answer] | None:
+        method = request.method
+        if method in (b"GET", b"HEAD"):
+            self._may(rights, "subscribe", name)
+            return self._keys.get(self._topics.find(name), key, rights)
+        self._method(request, b"GET", b"PUT", b"DELETE")
+        self._may(rights, "publish", name)
+        act = self._keys.put if method == b"PUT" else self._keys.delete
+        if self._context.topics.named(name) is None and self._topics.made_by_publishing(name):
+            return self._after_making(name, rights, lambda done: act(request, name, key, rights, done))
+        self._topics.find(name)
+        act(request, name, key, rights, reply)
+        return None
+
+    async def _after_making(self, name: str, rights: Rights, act: Any) -> Answer:
+        """Make a topic, then publish; return the answer of the publication."""
+        if self._context.topics.named(name) is None:
+            await self._topics.make(name, rights, TopicSettings())
+        answered: asyncio.Future[Answer] = self._loop.create_future()
+        act(lambda answer: None if answered.done() else answered.set_result(answer))
+        return await answered
+
+    # --- rights
+
+    def _rights(self, request: Request) -> Rights:
+        context, config = self._context, self._context.config
+        try:
+            token = token_of(request.headers, request.target.query, config.hub_cookie, config.hub_origins)
+            return context.verifier.rights(token, context.wall())
+        except BadToken as error:
+            raise Problem(
+                401, "unauthorized", str(error), headers=[("WWW-Authenticate", 'Bearer realm="hub"')]
+            ) from error
+
+    def _may(self, rights: Rights, right: str, name: str) -> None:
+        if not rights.may(right, name):
+            if rights.anonymous:
+                text = f"{right} on {name!r} needs a token: send Authorization: Bearer TOKEN"
+                raise Problem(401, "unauthorized", text, headers=[("WWW-Authenticate", 'Bearer realm="hub"')])
+            raise Problem(403, "forbidden", f"the token has no right to {right} on {name!r}")
+
+    def _method(self, request: Request, *allowed: bytes) -> None:
+        method = b"GET" if request.method == b"HEAD" else request.method
+        if method not in allowed:
+            names = b", ".join(allowed).decode()
+            raise Problem(405, "method", f"the method here must be one of {names}", headers=[("Allow", names)])

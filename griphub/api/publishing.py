@@ -1,0 +1,169 @@
+"""Publishing: one commit for the events of a request, answered when it is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from griphub.access.owner import owner_key
+from griphub.access.rights import Rights
+from griphub.api.context import Context
+from griphub.api.feed import Feed
+from griphub.api.problem import Problem
+from griphub.api.publish_body import digest_of, drafts_of
+from griphub.api.query import PublishQuery, idempotency_key, if_match
+from griphub.api.request import Answer, Request, problem_answer
+from griphub.processes.writer import StoreBusy
+from griphub.store.cursor import is_known, parse_cursor
+from griphub.store.errors import StoreError, StoreFull
+from griphub.store.event import Draft
+from griphub.store.publication import Condition, Idempotency, Outcome, Publication, Published, Refused, Repeated
+from griphub.topics.event_text import Epochs
+from griphub.topics.times import time_text
+
+__all__ = ["Publishing", "published_body", "store_failure"]
+
+Reply = Callable[[Answer], None]
+
+NO_EVENT: Final = -1
+"""Id that no event has: a condition with it is never met."""
+
+
+def published_body(published: Published, epochs: Epochs) -> bytes:
+    """Return the JSON that reports stored events.
+
+    Args:
+        published: outcome of their publication.
+        epochs: epochs of the store.
+    """
+    events = ",".join(
+        [
+            f'{{"id":"{id}","cursor":"{epochs.cursor(id)}","time":"{time_text(time)}"}}'
+            for id, time in zip(published.ids, published.times, strict=True)
+        ]
+    )
+    version = published.ids[-1]
+    return f'{{"events":[{events}],"version":"{version}","version_cursor":"{epochs.cursor(version)}"}}\n'.encode()
+
+
+class Publishing:
+    """Answers to requests that publish.
+
+    Args:
+        context: parts of the hub.
+        feed: receiver of what was stored.
+    """
+
+    def __init__(self, context: Context, feed: Feed) -> None:
+        self._context = context
+        self._feed = feed
+
+    def publish(self, request: Request, topic: str, rights: Rights, query: PublishQuery, reply: Reply) -> None:
+        """Store the events of ``POST /topics/T/events``; ``reply`` is called after the commit.
+
+        Args:
+            request: the request.
+            topic: name of an existing topic.
+            rights: of the caller, who may publish.
+            query: parameters.
+            reply: called once with the answer.
+
+        Raises:
+            Problem: the request is refused.
+        """
+        drafts = drafts_of(request.headers, query, request.body)
+        key = drafts[0].key if request.header(b"event-key") is not None else None
+        self.store(request, topic, rights, drafts, key, reply)
+
+    def store(
+        self, request: Request, topic: str, rights: Rights, drafts: tuple[Draft, ...], key: str | None, reply: Reply
+    ) -> None:
+        """Store events; ``reply`` is called after the commit.
+
+        Args:
+            request: the request, for its condition and its name.
+            topic: name of an existing topic.
+            rights: of the caller.
+            drafts: the events.
+            key: key that ``If-Match`` is about; None for the topic.
+            reply: called once with the answer.
+
+        Raises:
+            Problem: the request is refused.
+        """
+        condition = self._condition(request, key)
+        name = self._name(request, topic, rights)
+        publication = Publication(topic, drafts, condition, name)
+
+        def done(outcome: Outcome | StoreError) -> None:
+            reply(self._answer(topic, drafts, outcome))
+
+        try:
+            self._context.writer.append(publication, done)
+        except StoreBusy as error:
+            raise Problem(503, "unavailable", str(error), headers=[("Retry-After", "1")]) from error
+
+    def _condition(self, request: Request, key: str | None) -> Condition | None:
+        text = if_match(request.headers)
+        if text is None:
+            return None
+        cursor = parse_cursor(text)
+        context = self._context
+        known = is_known(cursor, context.state.intervals, max(context.fanout.stored, context.fanout.newest))
+        return Condition(cursor.id if known else NO_EVENT, key)
+
+    def _name(self, request: Request, topic: str, rights: Rights) -> Idempotency | None:
+        key = idempotency_key(request.headers)
+        if key is None:
+            return None
+        config, owner = self._context.config, owner_key(rights.owner)
+        digest = digest_of(request.method, request.headers, request.body)
+        return Idempotency(
+            f"{owner}\n{topic}", key, digest, config.idempotency_ttl, owner, config.idempotency_per_owner_max
+        )
+
+    def _answer(self, topic: str, drafts: tuple[Draft, ...], outcome: Outcome | StoreError) -> Answer:
+        context = self._context
+        if isinstance(outcome, Published):
+            self._feed.published(outcome, drafts)
+            return Answer(201, published_body(outcome, context.epochs))
+        if isinstance(outcome, Repeated):
+            context.counters.repeated += 1
+            body = published_body(outcome.first, context.epochs)
+            return Answer(201, body, headers=[("Idempotency-Replayed", "true")])
+        if isinstance(outcome, Refused):
+            return _refusal(outcome, topic, context)
+        return store_failure(outcome)
+
+
+def _refusal(refused: Refused, topic: str, context: Context) -> Answer:
+    """Return the answer to a publication that was not stored."""
+    last = context.epochs.cursor(refused.last) if refused.last else "0"
+    problems = {
+        "unknown": Problem(404, "not-found", f"there is no topic {topic!r}: make it with PUT /topics/NAME"),
+        "condition": Problem(
+            412,
+            "condition",
+            f"the last event is {last}, not the one that If-Match names",
+            {"last": str(refused.last), "last_cursor": last},
+        ),
+        "another": Problem(422, "unprocessable", "this Idempotency-Key was used for another request: take a new one"),
+        "names": Problem(
+            429,
+            "limit",
+            "no room for a further Idempotency-Key: they are remembered for idempotency_ttl seconds",
+            {"limit": "idempotency"},
+        ),
+    }
+    return problem_answer(problems[refused.kind])
+
+
+def store_failure(error: StoreError) -> Answer:
+    """Return the answer to a request that the store could not carry out.
+
+    Args:
+        error: failure of the store.
+    """
+    if isinstance(error, StoreFull):
+        return problem_answer(Problem(507, "full", str(error)))
+    return problem_answer(Problem(503, "unavailable", str(error), headers=[("Retry-After", "1")]))

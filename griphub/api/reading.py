@@ -1,0 +1,240 @@
+"""Requests that read a topic: history, following and links, resolved to a place and a range."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from griphub.access.capability import BadCapability, Capability, read
+from griphub.access.owner import owner_key
+from griphub.access.rights import Rights
+from griphub.api.context import Context
+from griphub.api.follow import PAGE_BYTES, Follower, Following, channels_of, expired_stream
+from griphub.api.problem import Problem
+from griphub.api.query import ReadQuery, accepted_representation, read_query
+from griphub.api.request import Answer, Request
+from griphub.store.cursor import is_known, parse_cursor
+from griphub.store.errors import BadCursor
+from griphub.store.interface import KeyRange
+from griphub.store.topic import Topic
+from griphub.topics.event_text import Representation
+from griphub.topics.items import page_body
+from griphub.topics.ranges import parse_channel
+
+__all__ = ["Reading"]
+
+JSON_PAGE: Final = 1000
+"""Events of a JSON page without ``limit``."""
+
+
+class Reading:
+    """Answers to requests that read events.
+
+    Args:
+        context: parts of the hub.
+        following: answers to followers.
+    """
+
+    def __init__(self, context: Context, following: Following) -> None:
+        self._context = context
+        self._following = following
+
+    # --- places
+
+    def place(self, text: str, topic: Topic) -> int:
+        """Return the id that a cursor names.
+
+        Args:
+            text: the parameter.
+            topic: topic that is read.
+
+        Raises:
+            Problem: 400, it is no cursor; 410, it is not one of this store, or older than the topic.
+        """
+        context = self._context
+        try:
+            cursor = parse_cursor(text)
+        except BadCursor as error:
+            raise Problem(400, "bad-request", str(error)) from error
+        newest = max(context.fanout.stored, context.fanout.newest)
+        if not is_known(cursor, context.state.intervals, newest):
+            raise self._following.gone(topic, f"{text} is no place of this store, which was restored or made anew")
+        if 0 < cursor.id < topic.birth:
+            raise self._following.gone(topic, f"{text} is older than the topic, which was deleted and made again")
+        return cursor.id
+
+    async def start(self, request: Request, query: ReadQuery, topic: Topic, owner: str) -> tuple[int, bool]:
+        """Return the id behind which a request begins, and whether the proxy named it.
+
+        Args:
+            request: the request.
+            query: its parameters.
+            topic: topic that is read.
+            owner: key of the owner.
+
+        Raises:
+            Problem: as ``place``.
+        """
+        positions = self.positions(request, topic)
+        if positions is not None:
+            return self.place(positions[1], topic), True
+        last = request.header(b"last-event-id")
+        if last:
+            return self.place(last.decode("utf-8", "replace"), topic), False
+        if query.after is not None:
+            return self.place(query.after, topic), False
+        if query.since is not None:
+            if topic.floor_time and query.since < topic.floor_time:
+                raise self._following.gone(topic, "events since then are not retained")
+            return await self._context.readers.id_at(topic.number, query.since, owner=owner), False
+        return 0, False
+
+    def positions(self, request: Request, topic: Topic) -> tuple[KeyRange, str] | None:
+        """Return range and position that the proxy names for a held client; None for a new request.
+
+        Args:
+            request: the request.
+            topic: its topic.
+
+        Raises:
+            Problem: 410, the hold was one of another topic, which had the same name.
+        """
+        context = self._context
+        lines = [value for name, value in request.headers if name == b"grip-last"]
+        for name, last in channels_of(lines):
+            if not name.startswith(context.config.prefix):
+                continue
+            number, _, keys = parse_channel(context.config.prefix, name)
+            if number != topic.number:
+                raise self._following.gone(topic, "the topic was deleted and made again")
+            return keys, last
+        return None
+
+    # --- GET /topics/T/events
+
+    async def events(self, request: Request, topic: Topic, rights: Rights) -> Answer:
+        """Answer ``GET /topics/T/events``.
+
+        Args:
+            request: the request.
+            topic: its topic; the caller may read it.
+            rights: of the caller.
+
+        Raises:
+            Problem: the request is refused.
+        """
+        query = read_query(request.target.query)
+        form = accepted_representation(request.headers)
+        if request.header(b"last-event-id") == b"resync":
+            return Answer(204, b"", "")
+        follow = query.follow
+        if follow is None:
+            follow = form is Representation.SSE and query.until is None and query.limit is None
+        owner = owner_key(rights.owner)
+        try:
+            after, position = await self.start(request, query, topic, owner)
+        except Problem as problem:
+            if problem.status != 410 or form is not Representation.SSE:
+                if problem.status != 410 or not query.truncated:
+                    raise
+            if not query.truncated:
+                return self._following.resync_stream(problem, Representation.SSE)
+            after, position = 0, False
+        until = 0
+        if query.until is not None:
+            until = await self._context.readers.id_at(topic.number, query.until, owner=owner)
+        elif not follow and query.wait is None:
+            until = self._context.fanout.newest
+        follower = Follower(
+            topic,
+            query.keys,
+            form,
+            after,
+            owner,
+            rights.ends,
+            truncated=query.truncated,
+            position=position,
+            until=until,
+            limit=query.limit or 0,
+        )
+        if form is Representation.POLL:
+            if query.wait is not None:
+                return await self._following.poll(follower, query.wait)
+            return await self._page(request, follower, query)
+        try:
+            return await self._following.stream(follower)
+        except Problem as problem:
+            if problem.status == 410 and form is Representation.SSE:
+                return self._following.resync_stream(problem, form)
+            raise
+
+    async def _page(self, request: Request, follower: Follower, query: ReadQuery) -> Answer:
+        if follower.until == 0:
+            # The topic has no event up to the time that was asked for.
+            body, last, more, lost = b"", follower.after, False, b""
+        else:
+            limit = query.limit if query.limit is not None else JSON_PAGE
+            part = await self._following.read(dataclasses.replace(follower, limit=0), limit, PAGE_BYTES)
+            body, last, more, lost = part.page.body, part.page.last, part.page.more, part.lost
+        cursor = self._context.epochs.cursor(last)
+        etag = f'"{follower.after}-{last}-{int(more)}"'
+        headers = [("ETag", etag), ("Cache-Control", "no-cache")]
+        if more:
+            headers.append(("Link", f'<?{query.following(cursor)}>; rel="next"'))
+        if lost:
+            headers.append(("Event-Truncated", cursor))
+        if request.header(b"if-none-match") == etag.encode():
+            return Answer(304, b"", "", headers)
+        return Answer(200, page_body(body, cursor, more=more, truncated=lost), "application/json", headers)
+
+    # --- GET /follow/CAPABILITY
+
+    async def link(self, request: Request, text: str) -> Answer:
+        """Answer the proxy's request for a link.
+
+        Args:
+            request: the request.
+            text: the signed capability.
+
+        Raises:
+            Problem: 403, the signature is wrong; 503.
+        """
+        context = self._context
+        try:
+            capability = read(text, context.state.secret)
+        except BadCapability as error:
+            raise Problem(403, "forbidden", str(error)) from error
+        form = Representation(capability.representation)
+        topic = context.topics.numbered(capability.topic)
+        if topic is None:
+            return self._following.resync_stream(self._following.gone(None, "the topic was deleted"), form)
+        if capability.problem(context.wall(), topic.access) is not None:
+            return expired_stream(form)
+        low, high, keyed = capability.keys
+        try:
+            after, position = self._link_place(request, capability, topic)
+            follower = Follower(
+                topic,
+                KeyRange(low, high, keyed),
+                form,
+                after,
+                "",
+                capability.expires,
+                position=position,
+                link_base="",
+                limit=capability.limit,
+                until=capability.until,
+            )
+            return await self._following.stream(follower)
+        except Problem as problem:
+            if problem.status == 410:
+                return self._following.resync_stream(problem, form)
+            raise
+
+    def _link_place(self, request: Request, capability: Capability, topic: Topic) -> tuple[int, bool]:
+        positions = self.positions(request, topic)
+        if positions is not None:
+            return self.place(positions[1], topic), True
+        if capability.position is None:
+            raise Problem(400, "bad-request", "a shared link needs Grip-Last: only a GRIP proxy may follow it")
+        return capability.position, False

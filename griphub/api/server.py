@@ -1,0 +1,354 @@
+"""HTTP server of the hub: connections, framing, limits and deadlines.
+
+One server answers publishers, whose requests are as frequent as proxied ones, and all others: a proxy sends both kinds
+through the same connections. Every answer is one buffer of bounded size, since the hub holds no client: long answers
+are pages, chained by links, and the proxy reads the next one when its client has taken the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any, Final, Protocol, cast
+
+import httptools
+
+from griphub.api.problem import Problem
+from griphub.api.request import Answer, Request, answer_bytes, problem_answer, target_of
+from gripproxy.process.accept_queue import AcceptQueue
+from gripproxy.process.log import log
+
+__all__ = ["Application", "HubConnection", "HubServer", "ServerLimits"]
+
+HEAD_MAX: Final = 65_536
+"""Greatest size of a request's head, in bytes."""
+
+HEAD_TIME: Final = 15.0
+"""Seconds for a request, from its first byte to the last byte of its head."""
+
+BODY_TIME: Final = 60.0
+"""Seconds without a byte in a body."""
+
+CHECK_INTERVAL: Final = 1.0
+"""Seconds between two checks of the deadlines of all connections."""
+
+
+class ServerLimits:
+    """Bounds of a server.
+
+    Args:
+        body: greatest size of a request's body, in bytes.
+        bodies: greatest size of all bodies in memory, in bytes; further requests get 503.
+        connections: greatest number of connections; further ones are closed.
+    """
+
+    __slots__ = ("bodies", "body", "connections")
+
+    def __init__(self, body: int = 14_000_000, bodies: int = 256_000_000, connections: int = 4096) -> None:
+        self.body = body
+        self.bodies = bodies
+        self.connections = connections
+
+
+class Application(Protocol):
+    """Application behind a server."""
+
+    def admits(self, request: Request, *, private: bool) -> None:
+        """Check a request before its body is read.
+
+        Args:
+            request: without body.
+            private: whether it came over a private socket.
+
+        Raises:
+            Problem: it is refused.
+        """
+
+    def start(self, request: Request, connection: HubConnection) -> None:
+        """Carry out a request; ``connection.answer`` is called once, now or later."""
+
+
+class HubServer:
+    """Server on any number of listening sockets.
+
+    Args:
+        application: receiver of the requests.
+        limits: bounds.
+    """
+
+    def __init__(self, application: Application, limits: ServerLimits) -> None:
+        self.application = application
+        self.limits = limits
+        self.loop = asyncio.get_running_loop()
+        self.connections: set[HubConnection] = set()
+        self.bodies = 0
+        """Bytes of bodies that are being received or carried out."""
+        self.retiring = False
+        self._listeners: list[tuple[asyncio.Server, AcceptQueue]] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def open(self, sock: socket.socket, *, private: bool) -> None:
+        """Accept connections.
+
+        Args:
+            sock: listening socket, which the server owns from now on.
+            private: whether only processes of the same user reach it.
+        """
+        create: Any = self.loop.create_unix_server if sock.family == socket.AF_UNIX else self.loop.create_server
+        queue = AcceptQueue(self.loop, sock, lambda: HubConnection(self, private=private), None, 0.0)
+        server = await create(queue.first, sock=sock, backlog=1024)
+        self._listeners.append((server, queue))
+        if self._timer is None:
+            self._timer = self.loop.call_later(CHECK_INTERVAL, self._check)
+
+    def retire(self) -> None:
+        """Stop listening, and close each connection after its request."""
+        self.retiring = True
+        for server, queue in self._listeners:
+            server.close()
+            queue.close()
+        self._listeners.clear()
+        for connection in [*self.connections]:
+            connection.retire()
+
+    def close(self) -> None:
+        """Stop listening and close all connections."""
+        self.retire()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for connection in [*self.connections]:
+            connection.abort()
+
+    def _check(self) -> None:
+        self._timer = self.loop.call_later(CHECK_INTERVAL, self._check)
+        now = self.loop.time()
+        for connection in [each for each in self.connections if each.deadline <= now]:
+            connection.time_out()
+
+
+class HubConnection(asyncio.Protocol):
+    """Connection of a client, nearly always a worker of the proxy. One request is carried out at a time.
+
+    Args:
+        server: that accepted it.
+        private: whether only processes of the same user reach the server's socket.
+    """
+
+    def __init__(self, server: HubServer, *, private: bool) -> None:
+        self._server = server
+        self._private = private
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._pending = b""
+        """Bytes behind the request that is carried out."""
+        self._busy = False
+        self._refused: Problem | None = None
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head_size = 0
+        self._request: Request | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._keep_alive = True
+        self.deadline = float("inf")
+        """Time of ``time_out``, in seconds of the loop's clock."""
+
+    # --- transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to serve ``transport``."""
+        self._transport = cast(asyncio.Transport, transport)
+        server = self._server
+        if len(server.connections) >= server.limits.connections:
+            log.warning("hub: connection closed: limit=%d", server.limits.connections)
+            self._transport.abort()
+            return
+        server.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the connection; ``exc`` is ignored."""
+        self._server.connections.discard(self)
+        self._server.bodies -= self._size
+        self._size = 0
+        self._transport = None
+
+    def pause_writing(self) -> None:
+        """Stop reading while the client does not read."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._busy:
+            self._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse ``data``; a further request waits for the answer to the one before."""
+        if self._busy:
+            self._pending += data
+            if self._transport is not None:
+                self._transport.pause_reading()
+            return
+        if self.deadline == float("inf"):
+            self.deadline = self._server.loop.time() + HEAD_TIME
+        elif self._request is not None:
+            self.deadline = self._server.loop.time() + BODY_TIME
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # An unknown Upgrade is ignored (RFC 9110 §7.8); the bytes behind the head are not known any more.
+            if not self._busy:
+                self._refuse(Problem(400, "bad-request", f"the request cannot be upgraded: {upgrade}"))
+        except httptools.HttpParserError as error:
+            if self._refused is None and self._transport is not None:
+                self._refuse(Problem(400, "bad-request", f"the request is malformed: {error}"))
+        if self._refused is not None:
+            self._refuse(self._refused)
+
+    # --- parser
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self._url = b""
+        self._headers = []
+        self._head_size = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the target, ``url``."""
+        self._url += url
+        self._grow(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        self._headers.append((name.lower(), value))
+        self._grow(len(name) + len(value))
+
+    def _grow(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > HEAD_MAX:
+            self._fail(Problem(431, "too-large", f"the head of the request is longer than {HEAD_MAX} bytes"))
+
+    def on_headers_complete(self) -> None:
+        """Check a head before its body is read."""
+        if self._refused is not None:
+            return
+        self._keep_alive = self._parser.should_keep_alive() and self._parser.get_http_version() == "1.1"
+        try:
+            request = Request(self._parser.get_method(), target_of(self._url), self._headers, b"", self._url)
+            length = request.header(b"content-length")
+            if length is not None and length.isdigit() and int(length) > self._server.limits.body:
+                raise _too_long(self._server.limits.body)
+            self._server.application.admits(request, private=self._private)
+        except Problem as problem:
+            self._fail(problem)
+            return
+        self._request = request
+        if request.header(b"expect") is not None and self._transport is not None:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, data: bytes) -> None:
+        """Take a part of the body, ``data``."""
+        if self._refused is not None:
+            return
+        server = self._server
+        self._size += len(data)
+        server.bodies += len(data)
+        if self._size > server.limits.body:
+            self._fail(_too_long(server.limits.body))
+        elif server.bodies > server.limits.bodies:
+            text = f"requests of {server.limits.bodies} bytes are under way: repeat it later"
+            self._fail(Problem(503, "unavailable", text, headers=[("Retry-After", "1")]))
+        else:
+            self._parts.append(data)
+
+    def on_message_complete(self) -> None:
+        """Carry out a request."""
+        request = self._request
+        if request is None or self._refused is not None or self._transport is None:
+            return
+        if self._busy:
+            # Requests that arrived in one read: the proxy does not send them so.
+            self._fail(Problem(400, "bad-request", "a request must follow the answer to the one before"))
+            return
+        request.body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts = []
+        self._busy = True
+        self.deadline = float("inf")
+        self._server.application.start(request, self)
+
+    # --- answers
+
+    def answer(self, answer: Answer) -> None:
+        """Answer the request under way.
+
+        Args:
+            answer: the answer.
+        """
+        request = self._request
+        head = request is not None and request.method == b"HEAD"
+        keep_alive = self._keep_alive and not self._server.retiring
+        self.send(answer_bytes(answer, keep_alive=keep_alive, head=head))
+
+    def send(self, data: bytes) -> None:
+        """Answer the request under way.
+
+        Args:
+            data: bytes of the response.
+        """
+        server, transport = self._server, self._transport
+        server.bodies -= self._size
+        self._size = 0
+        self._request = None
+        self._busy = False
+        if transport is None:
+            return
+        transport.write(data)
+        if not self._keep_alive or server.retiring or self._refused is not None:
+            transport.close()
+            return
+        if self._pending:
+            pending, self._pending = self._pending, b""
+            transport.resume_reading()
+            server.loop.call_soon(self.data_received, pending)
+
+    @property
+    def busy(self) -> bool:
+        """True while a request is carried out."""
+        return self._busy
+
+    def retire(self) -> None:
+        """Close the connection, after the answer if a request is under way."""
+        if not self._busy and self._request is None and self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def time_out(self) -> None:
+        """Refuse a request that does not arrive in time."""
+        self._refuse(Problem(408, "bad-request", "the request did not arrive in time"))
+
+    def _fail(self, problem: Problem) -> None:
+        """Refuse the request when the parser returns."""
+        if self._refused is None:
+            self._refused = problem
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer an unread request, and close the connection."""
+        self.deadline = float("inf")
+        transport = self._transport
+        server = self._server
+        server.bodies -= self._size
+        self._size = 0
+        self._parts = []
+        if transport is not None and not transport.is_closing():
+            head = self._request is not None and self._request.method == b"HEAD"
+            transport.write(answer_bytes(problem_answer(problem), keep_alive=False, head=head))
+            transport.close()
+
+
+def _too_long(limit: int) -> Problem:
+    return Problem(413, "too-large", f"the body is longer than {limit} bytes", {"limit": "body", "max": limit})

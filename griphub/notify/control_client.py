@@ -1,0 +1,173 @@
+"""Control client: publishes items through the handler's control port, acknowledged and in order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, cast
+
+from griphub.notify.http_response import ResponseReader
+from griphub.notify.outbox import Outbox, OutboxState
+from gripproxy.process.log import log
+
+__all__ = ["ANSWER_TIME", "ControlAddress", "ControlClient"]
+
+ANSWER_TIME: Final = 10.0
+"""Seconds for the answer to a request; afterwards the connection is closed."""
+
+RETRY_FIRST: Final = 0.05
+RETRY_LAST: Final = 1.0
+"""Seconds between two attempts to connect: the first and the longest pause."""
+
+ControlAddress = str | tuple[str, int]
+"""Path of a Unix socket, or host and port."""
+
+
+class ControlClient:
+    """Connection to the handler that publishes, and is made again whenever it has ended.
+
+    Args:
+        address: of the control port.
+        outbox: items to publish.
+        token: bearer token for the port; empty for none.
+    """
+
+    def __init__(self, address: ControlAddress, outbox: Outbox, token: str = "") -> None:
+        self._address = address
+        self._outbox = outbox
+        self._loop = asyncio.get_running_loop()
+        host = "localhost" if isinstance(address, str) else f"{address[0]}:{address[1]}"
+        bearer = f"Authorization: Bearer {token}\r\n" if token else ""
+        self._head = (
+            f"POST /publish HTTP/1.1\r\nHost: {host}\r\n{bearer}Content-Type: application/json\r\nContent-Length: "
+        ).encode()
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._flush: asyncio.Handle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._ended = asyncio.Event()
+        self.requests = 0
+        """Requests that were answered, since the start."""
+        self.failures = 0
+        """Connections that ended and requests that were refused, since the start."""
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._task = self._loop.create_task(self._run(), name="publish to the handler")
+
+    def close(self) -> None:
+        """End the connection; items that wait are not sent."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._transport is not None:
+            self._transport.close()
+
+    def publish(self, channel: str, item: bytes) -> None:
+        """Publish an item; all items of a turn of the loop go out together.
+
+        Args:
+            channel: name of its channel.
+            item: its JSON.
+        """
+        self._outbox.add(channel, item)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send, at the end of this turn of the loop, what the outbox has."""
+        if self._flush is None:
+            self._flush = self._loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        self._flush = None
+        transport = self._transport
+        if transport is None:
+            return
+        body = self._outbox.next_body()
+        if body:
+            transport.write(b"%b%d\r\n\r\n%b" % (self._head, len(body), body))
+            self._deadline = self._loop.call_later(ANSWER_TIME, transport.abort)
+
+    async def _run(self) -> None:
+        pause = RETRY_FIRST
+        while True:
+            try:
+                if isinstance(self._address, str):
+                    await self._loop.create_unix_connection(lambda: _Connection(self), self._address)
+                else:
+                    await self._loop.create_connection(lambda: _Connection(self), *self._address)
+            except OSError:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, RETRY_LAST)
+                continue
+            pause = RETRY_FIRST
+            await self._ended.wait()
+
+    def connected(self, transport: asyncio.Transport) -> None:
+        """Begin to send through a new connection.
+
+        Args:
+            transport: of the connection.
+        """
+        self._transport = transport
+        self._ended.clear()
+        self._outbox.connected()
+        log.info("hub: connected to the handler: address=%s hints=%d", self._address, self._outbox.missed)
+        self.flush()
+
+    def answered(self, status: int, body: bytes) -> None:
+        """Take the answer to the request under way.
+
+        Args:
+            status: its status.
+            body: its first bytes.
+        """
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if self._outbox.state is not OutboxState.SENDING:
+            return
+        if status == 200:
+            self.requests += 1
+            self._outbox.delivered()
+        else:
+            self.failures += 1
+            log.error("hub: the handler refused items: code=%d reason=%s", status, body.decode("utf-8", "replace"))
+            self._outbox.refused()
+            self._loop.call_later(RETRY_LAST, self.flush)
+            return
+        self.flush()
+
+    def ended(self, reason: str) -> None:
+        """Note the end of the connection, for ``reason``."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._transport = None
+        self.failures += 1
+        self._outbox.lost()
+        self._ended.set()
+        log.info("hub: connection to the handler ended: reason=%s hints=%d", reason or "closed", self._outbox.missed)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection of a control client."""
+
+    def __init__(self, client: ControlClient) -> None:
+        self._client = client
+        self._reader = ResponseReader()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._client.connected(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for status, body in self._reader.feed(data):
+                self._client.answered(status, body)
+        except ValueError as error:
+            log.error("hub: the handler's answer is unreadable: %s", error)
+            assert self._transport is not None
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._client.ended(str(exc) if exc else "")

@@ -1,0 +1,145 @@
+"""Outbox: items on their way to the handler, and the channels that missed some. Sans-I/O.
+
+Items leave in order, a batch per request; the next request follows the answer. Whenever it is not certain that the
+handler has an item, the channel is remembered instead of the item, and gets a hint later: its followers ask the hub.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from typing import Final
+
+__all__ = ["BATCH_MAX", "QUEUE_MAX", "Outbox", "OutboxState"]
+
+BATCH_MAX: Final = 1_000_000
+"""Greatest size of the items of one request, in bytes."""
+
+QUEUE_MAX: Final = 8_000_000
+"""Bytes of waiting items beyond which the handler counts as one that is away."""
+
+
+class OutboxState(enum.Enum):
+    """State of the way to the handler."""
+
+    AWAY = "away"
+    """No connection: channels are remembered."""
+    READY = "ready"
+    """Connected, no request under way."""
+    SENDING = "sending"
+    """A request is under way."""
+
+
+class Outbox:
+    """Items and missed channels.
+
+    Args:
+        hint: returns the hint for a channel by its name; None for a channel without followers.
+        batch_max: greatest size of the items of one request, in bytes.
+        queue_max: greatest size of all waiting items, in bytes.
+    """
+
+    def __init__(
+        self, hint: Callable[[str], bytes | None], batch_max: int = BATCH_MAX, queue_max: int = QUEUE_MAX
+    ) -> None:
+        self._hint = hint
+        self._batch_max = batch_max
+        self._queue_max = queue_max
+        self._items: list[tuple[str, bytes]] = []
+        self._size = 0
+        self._under_way: list[str] = []
+        self._missed: dict[str, None] = {}
+        self.state = OutboxState.AWAY
+        self.overflows = 0
+        """Times at which the queue was full, since the start."""
+
+    @property
+    def missed(self) -> int:
+        """Channels that will get a hint."""
+        return len(self._missed)
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of waiting items."""
+        return self._size
+
+    def add(self, channel: str, item: bytes) -> None:
+        """Add an item.
+
+        Args:
+            channel: name of its channel.
+            item: its JSON.
+        """
+        if self.state is OutboxState.AWAY or channel in self._missed:
+            self._missed[channel] = None
+            return
+        if self._size + len(item) > self._queue_max:
+            self.overflows += 1
+            self._forget_items()
+            self._missed[channel] = None
+            return
+        self._items.append((channel, item))
+        self._size += len(item)
+
+    def miss(self, channels: Iterable[str]) -> None:
+        """Remember ``channels``, whose followers have to ask the hub."""
+        self._missed.update(dict.fromkeys(channels))
+
+    def connected(self) -> None:
+        """Begin to send: the handler is there."""
+        self.state = OutboxState.READY
+
+    def lost(self) -> None:
+        """Turn all items, those under way included, into missed channels: the connection has ended."""
+        self.state = OutboxState.AWAY
+        self._miss_request()
+        self._forget_items()
+
+    def refused(self) -> None:
+        """Turn the items of the request under way into missed channels: the handler has refused it."""
+        self.state = OutboxState.READY
+        self._miss_request()
+
+    def delivered(self) -> None:
+        """End the request under way: the handler has its items."""
+        self.state = OutboxState.READY
+        self._under_way = []
+
+    def next_body(self) -> bytes:
+        """Return the body of the next request and begin it; empty if there is nothing to send, or one is under way."""
+        if self.state is not OutboxState.READY:
+            return b""
+        parts: list[bytes] = []
+        size = 0
+        for channel in list(self._missed):
+            if size >= self._batch_max:
+                break
+            del self._missed[channel]
+            item = self._hint(channel)
+            if item is not None:
+                parts.append(item)
+                self._under_way.append(channel)
+                size += len(item)
+        taken = 0
+        for channel, item in self._items:
+            if parts and size + len(item) > self._batch_max:
+                break
+            parts.append(item)
+            self._under_way.append(channel)
+            size += len(item)
+            taken += 1
+            self._size -= len(item)
+        del self._items[:taken]
+        if not parts:
+            return b""
+        self.state = OutboxState.SENDING
+        return b'{"items":[%b]}' % b",".join(parts)
+
+    def _miss_request(self) -> None:
+        self._missed.update(dict.fromkeys(self._under_way))
+        self._under_way = []
+
+    def _forget_items(self) -> None:
+        self._missed.update((channel, None) for channel, _ in self._items)
+        self._items.clear()
+        self._size = 0

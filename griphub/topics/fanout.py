@@ -1,0 +1,223 @@
+"""Fan-out of stored events: one item for each channel with followers. Sans-I/O.
+
+Events are taken in the order of their commits. Each turn makes items for a bounded number of ranges, so that an event
+that lies in very many of them does not stall the process; events behind it wait. ``newest`` is the id up to which
+everything is done: answers to followers end there, and ranges enter the index there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from griphub.store.event import Event
+from griphub.store.interface import KeyRange
+from griphub.topics.channel_index import UNKNOWN, ChannelIndex, HeldRange
+from griphub.topics.event_text import Epochs, Representation, event_json, render_text
+from griphub.topics.items import hint_item, move_item, page_item, stream_item
+
+__all__ = ["EVENTS_MAX", "SLICE", "FanOut"]
+
+SLICE: Final = 1000
+"""Ranges for which a turn makes items."""
+
+EVENTS_MAX: Final = 50
+"""Events of one publication that a channel gets as items; more are one hint."""
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """Events of one publication that wait, or whose items are being made."""
+
+    number: int
+    events: Sequence[Event]
+    ranges: deque[tuple[HeldRange, list[Event]]] | None = None
+    """Ranges that are left, each with its events; None before the first turn."""
+
+
+@dataclass(slots=True)
+class _Texts:
+    """Texts of the events of a transaction, each made once."""
+
+    epochs: Epochs
+    texts: dict[tuple[int, int], bytes] = field(default_factory=dict)
+
+    def json(self, event: Event, prev_id: int) -> bytes:
+        known = self.texts.get((event.id, prev_id))
+        if known is None:
+            known = self.texts[event.id, prev_id] = event_json(event, prev_id, self.epochs)
+        return known
+
+
+class FanOut:
+    """Makes items of events.
+
+    Args:
+        index: channels with followers.
+        epochs: epochs of the store.
+        publish: called with channel and item.
+        newest: the store's newest id.
+        content_max: bytes of an event's text beyond which followers get a hint in its place.
+    """
+
+    def __init__(
+        self,
+        index: ChannelIndex,
+        epochs: Epochs,
+        publish: Callable[[str, bytes], None],
+        newest: int,
+        content_max: int,
+    ) -> None:
+        self._index = index
+        self._epochs = epochs
+        self._publish = publish
+        self._content_max = content_max
+        self._waiting: deque[_Transaction] = deque()
+        self.newest = newest
+        """Id up to which items of all events have been made."""
+        self.items = 0
+        """Items made since the start."""
+        self.hints = 0
+        """Hints made in place of events, since the start."""
+
+    @property
+    def stored(self) -> int:
+        """Id of the newest event that was added."""
+        return self._waiting[-1].events[-1].id if self._waiting else self.newest
+
+    def skip(self, number: int, last: int) -> bool:
+        """Note a publication of a topic without followers, whose items need not be made.
+
+        Args:
+            number: of the topic.
+            last: id of its last event.
+
+        Returns:
+            False if its events have to be added.
+        """
+        if self._waiting or self._index.ranges(number):
+            return False
+        self.newest = last
+        return True
+
+    def add(self, number: int, events: Sequence[Event]) -> bool:
+        """Add the events of one publication.
+
+        Args:
+            number: of their topic.
+            events: all of the publication, in order.
+
+        Returns:
+            True if ``work`` must be called.
+        """
+        if self.skip(number, events[-1].id):
+            return False
+        self._waiting.append(_Transaction(number, events))
+        return True
+
+    def work(self, ranges: int = SLICE) -> bool:
+        """Make the items of a turn.
+
+        Args:
+            ranges: greatest number of ranges.
+
+        Returns:
+            True if more is left.
+        """
+        waiting = self._waiting
+        while waiting:
+            first = waiting[0]
+            if first.ranges is None:
+                first.ranges = self._ranges(first)
+            texts = _Texts(self._epochs)
+            while first.ranges:
+                if ranges <= 0:
+                    return True
+                held, events = first.ranges.popleft()
+                self._make(held, events, texts)
+                ranges -= 1
+            waiting.popleft()
+            self.newest = first.events[-1].id
+        return False
+
+    def enter(self, number: int, keys: KeyRange, last_event: int, owner: str) -> HeldRange:
+        """Add a range to the index at ``newest``, also while the items of a publication are being made.
+
+        Args:
+            number: of the topic.
+            keys: the range.
+            last_event: id of the range's last event, 0 for none, or ``UNKNOWN``.
+            owner: owner of the request.
+        """
+        held = self._index.enter(number, keys, self.newest, last_event, owner)
+        if self._waiting and self._waiting[0].number == number and self._waiting[0].ranges is not None:
+            first = self._waiting[0]
+            assert first.ranges is not None
+            events = [event for event in first.events if held in self._index.matching(number, event.key)]
+            if events:
+                first.ranges.append((held, events))
+        return held
+
+    def move(self, held: HeldRange) -> None:
+        """Move the tail of a range to ``newest`` by an item without an event: the floor is about to pass it.
+
+        Args:
+            held: a range of the index. It has no events between its tail and ``newest``.
+        """
+        if held.tail >= self.newest:
+            return
+        cursor, previous = self._epochs.cursor(self.newest), self._epochs.cursor(held.tail)
+        for channel in held.channels.values():
+            self._send(channel.name, move_item(channel.name, channel.representation, cursor, previous))
+        held.tail = self.newest
+
+    def _ranges(self, transaction: _Transaction) -> deque[tuple[HeldRange, list[Event]]]:
+        found: dict[int, tuple[HeldRange, list[Event]]] = {}
+        for event in transaction.events:
+            for held in self._index.matching(transaction.number, event.key):
+                found.setdefault(id(held), (held, []))[1].append(event)
+        return deque(found.values())
+
+    def _make(self, held: HeldRange, events: list[Event], texts: _Texts) -> None:
+        if not held.channels:
+            # Left the index since the turn before.
+            return
+        first = held.last_event
+        whole = not held.keys.keyed
+        for channel in held.channels.values():
+            name, form = channel.name, channel.representation
+            last = self._epochs.cursor(events[-1].id)
+            previous = self._epochs.cursor(held.tail)
+            if len(events) > EVENTS_MAX or (first == UNKNOWN and not whole):
+                self.hints += 1
+                self._send(name, hint_item(name, form, last, previous))
+                continue
+            prev_id = first
+            pairs = []
+            for event in events:
+                pairs.append((event, texts.json(event, event.prev_id if whole else prev_id)))
+                prev_id = event.id
+            if form is Representation.POLL:
+                if sum(len(text) for _, text in pairs) > self._content_max:
+                    self.hints += 1
+                    self._send(name, hint_item(name, form, last, previous))
+                else:
+                    self._send(name, page_item(name, last, previous, [text for _, text in pairs], f"?after={last}"))
+                continue
+            for event, text in pairs:
+                cursor = self._epochs.cursor(event.id)
+                if len(text) > self._content_max:
+                    self.hints += 1
+                    item = hint_item(name, form, cursor, previous)
+                else:
+                    item = stream_item(name, cursor, previous, form, render_text(text, cursor, form))
+                self._send(name, item)
+                previous = cursor
+        held.tail = events[-1].id
+        held.last_event = events[-1].id
+
+    def _send(self, name: str, item: bytes) -> None:
+        self.items += 1
+        self._publish(name, item)
