@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from gripproxy.grip.errors import ClientError, GripproxyError, OperatorError
 
-__all__ = ["BadCursor", "StoreBroken", "StoreError", "StoreFull", "StoreInUse", "StoreProblem", "UnknownTopic"]
+__all__ = [
+    "BadCursor",
+    "OwnerBusy",
+    "StoreBroken",
+    "StoreBusy",
+    "StoreError",
+    "StoreFull",
+    "StoreInUse",
+    "StoreProblem",
+    "UnknownTopic",
+]
 
 
 class StoreError(GripproxyError):
@@ -16,7 +26,18 @@ class StoreFull(StoreError):
 
 
 class StoreBroken(StoreError):
-    """Failed write or synchronisation: the store has to be opened again, and compared with the outcomes returned."""
+    """Failed write or synchronisation, or a writer that ended: whether the publication is stored is not known.
+
+    The store has to be opened again. A repetition under the same name of the request stores nothing twice.
+    """
+
+
+class StoreBusy(StoreError):
+    """Process of the store that is away, or has too much waiting: answered with 503, a repetition may succeed."""
+
+
+class OwnerBusy(ClientError):
+    """Owner whose own requests fill its share of the store: answered with 429."""
 
 
 class StoreProblem(OperatorError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal
 
-__all__ = ["NO_ATTRIBUTES", "Draft", "Event", "Operation"]
+__all__ = ["NO_ATTRIBUTES", "Draft", "Event", "Operation", "size_of"]
 
 Operation = Literal["put", "delete"]
 """Effect of an event on its key: a new value, or none any more."""
@@ -32,6 +32,16 @@ class Draft:
     key: str | None = None
     op: Operation = "put"
     attributes: Mapping[str, str] = field(default_factory=lambda: NO_ATTRIBUTES)
+
+
+def size_of(event: Draft | Event) -> int:
+    """Return the bytes that an ``event`` counts for in the bounds of its topic."""
+    size = len(event.data) + len(event.content_type)
+    if event.key is not None:
+        size += len(event.key.encode())
+    if event.attributes:
+        size += sum(len(name) + len(value) for name, value in event.attributes.items())
+    return size
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,5 +73,4 @@ class Event:
     @property
     def size(self) -> int:
         """Bytes that the event counts for in the bounds of its topic."""
-        size = len(self.data) + len(self.content_type) + (len(self.key.encode()) if self.key is not None else 0)
-        return size + sum(len(name) + len(value) for name, value in self.attributes.items())
+        return size_of(self)

@@ -8,7 +8,7 @@ None there, and None at both ends with ``keyed`` false is the whole topic, event
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from griphub.store.cursor import EpochInterval
@@ -16,7 +16,7 @@ from griphub.store.event import Event
 from griphub.store.publication import Outcome, Publication
 from griphub.store.topic import Topic, TopicSettings
 
-__all__ = ["WHOLE", "KeyRange", "Page", "SnapshotPage", "StoreReader", "StoreState", "StoreWriter"]
+__all__ = ["WHOLE", "KeyRange", "Page", "SnapshotPage", "StorePage", "StoreReader", "StoreState", "StoreWriter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,21 @@ class StoreState:
         intervals: of all epochs, the oldest first.
         newest: id of the newest event; 0 if there was none.
         newest_time: its time, in microseconds since 1970.
+        secret: 32 random bytes, made with the store, to sign with.
     """
 
     epoch: str
     intervals: tuple[EpochInterval, ...]
     newest: int
     newest_time: int
+    secret: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """Part of a topic's history, and the topic at that moment, from one read transaction.
+
+    A page ends between two versions, unless a single version exceeds its limits: then the next page begins within it.
 
     Attributes:
         topic: the topic then.
@@ -87,6 +91,21 @@ class SnapshotPage:
     next_key: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class StorePage:
+    """Part of the history of all topics, from one read transaction.
+
+    Attributes:
+        events: in the order of their ids, each with the number of its topic; versions are whole, as in ``Page``.
+        last: id up to which the page is complete.
+        more: true if further events follow.
+    """
+
+    events: tuple[tuple[int, Event], ...]
+    last: int
+    more: bool
+
+
 class StoreWriter(Protocol):
     """Writing part of an engine; a store has one writer at a time."""
 
@@ -107,19 +126,23 @@ class StoreWriter(Protocol):
             StoreBroken: a write failed; none may be answered before the store was opened again.
         """
 
-    def put_topic(self, name: str, settings: TopicSettings) -> tuple[Topic, bool]:
+    def put_topic(
+        self, name: str, settings: TopicSettings, owner: str = "", owner_max: int | None = None
+    ) -> tuple[Topic, bool] | None:
         """Make a topic, or change its settings.
 
         Args:
             name: of the topic.
             settings: all of its settings.
+            owner: text that names its owner, if it is made.
+            owner_max: greatest number of topics of that owner; None for no bound.
 
         Returns:
-            The topic, and whether it was made.
+            The topic, and whether it was made; None if the owner has too many.
         """
 
     def delete_topic(self, name: str) -> Topic | None:
-        """Delete a topic with its events; its number is not used again.
+        """Delete a topic; its number is not used again. Its events are deleted by ``delete_slice``.
 
         Args:
             name: of the topic.
@@ -138,18 +161,49 @@ class StoreWriter(Protocol):
             The topic then; None if there is none.
         """
 
-    def trim(self, number: int, keep: int | None = None) -> bool:
-        """Raise the floor of a topic as its retention demands, then delete a slice of the events below it.
-
-        The floor is committed before anything is deleted.
+    def wanted_floor(self, number: int) -> int:
+        """Return the floor that the retention of a topic demands; the work is bounded, so that it may demand more.
 
         Args:
             number: of the topic.
-            keep: an id that the floor must not pass, since it is leased; None for none.
+
+        Returns:
+            An id, not below its floor; 0 if there is no such topic.
+        """
+
+    def raise_floor(self, number: int, floor: int) -> Topic | None:
+        """Raise the floor of a topic, so that events up to there may be deleted; it never falls.
+
+        Args:
+            number: of the topic.
+            floor: id up to which nothing is retained, or only the last event of each key.
+
+        Returns:
+            The topic then, its floor committed; None if there is none.
+        """
+
+    def delete_slice(self, number: int) -> bool:
+        """Delete some events of a topic that are not retained, or of a deleted topic.
+
+        Args:
+            number: of the topic.
 
         Returns:
             True if more remains to be deleted.
         """
+
+    def gone_topics(self) -> list[int]:
+        """Return the numbers of deleted topics that still have events."""
+
+    def forget_names(self) -> bool:
+        """Delete some of the names of requests that have expired.
+
+        Returns:
+            True if more have.
+        """
+
+    def make_room(self) -> None:
+        """Release the space kept for the retention of a full disk."""
 
     def close(self) -> None:
         """Close the store; nothing is lost."""
@@ -187,6 +241,32 @@ class StoreReader(Protocol):
 
         Returns:
             The page; None if the topic does not exist.
+        """
+
+    def events_after(self, after: int, limit: int, size: int) -> StorePage:
+        """Return events of all topics above an id.
+
+        Args:
+            after: id below the first event.
+            limit: greatest number of events.
+            size: bytes of content after which the page ends; it has at least one event if there is one.
+        """
+
+    def event_at(self, number: int, id: int) -> Event | None:
+        """Return the event of a topic with an id; None if it has none.
+
+        Args:
+            number: of the topic.
+            id: of the event.
+        """
+
+    def last_in(self, number: int, keys: KeyRange, until: int) -> int:
+        """Return the id of the last event of a range at or below an id; 0 for none.
+
+        Args:
+            number: of the topic.
+            keys: range of keys.
+            until: greatest id.
         """
 
     def id_at(self, number: int, time: int) -> int:

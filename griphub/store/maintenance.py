@@ -15,10 +15,10 @@ import orjson
 from griphub.store.errors import StoreProblem
 from griphub.store.event import Draft, Event
 from griphub.store.interface import WHOLE
+from griphub.store.plain_records import settings_json, settings_of
 from griphub.store.publication import Publication, Refused
 from griphub.store.schema import connect_reader
 from griphub.store.sqlite_reader import SqliteReader
-from griphub.store.sqlite_rows import settings_json, settings_of
 from griphub.store.sqlite_writer import SqliteWriter
 from griphub.store.topic import Topic
 
@@ -206,7 +206,8 @@ def export(path: pathlib.Path, names: Iterable[str] = ()) -> Iterator[bytes]:
             topic = reader.topic(name)
             if topic is None:
                 raise StoreProblem(f"{path} has no topic {name!r}")
-            yield orjson.dumps({"topic": name, "settings": orjson.loads(settings_json(topic.settings))}) + b"\n"
+            settings = orjson.loads(settings_json(topic.settings))
+            yield orjson.dumps({"topic": name, "owner": topic.owner, "settings": settings}) + b"\n"
             after, more = 0, True
             while more:
                 page = reader.page(topic.number, after, WHOLE, PAGE_EVENTS, PAGE_BYTES)
@@ -254,7 +255,8 @@ def import_events(path: pathlib.Path, lines: Iterable[bytes]) -> int:
                 if "topic" in entry:
                     publish()
                     topic, version = entry["topic"], ""
-                    writer.put_topic(topic, settings_of(orjson.dumps(entry["settings"]).decode()))
+                    settings = settings_of(orjson.dumps(entry["settings"]).decode())
+                    writer.put_topic(topic, settings, entry.get("owner", ""))
                     continue
                 draft = _draft(entry)
                 if entry["version"] != version:

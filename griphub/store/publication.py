@@ -32,12 +32,16 @@ class Idempotency:
         key: ``Idempotency-Key`` of the request.
         digest: of the request's content.
         expires: seconds for which the name is remembered.
+        owner: text that names the owner of the request.
+        owner_max: greatest number of names remembered for the owner; None for no bound of its own.
     """
 
     scope: str
     key: str
     digest: bytes
     expires: float = 86_400.0
+    owner: str = ""
+    owner_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +68,8 @@ class Published:
     Attributes:
         topic: number of its topic.
         first_prev: id of the topic's event before the first.
-        ids: of its events, in order; the last one is the version of all.
-        times: of its events, in microseconds since 1970.
+        ids: of its events, consecutive; the last one is the version of all.
+        times: of its events, in microseconds since 1970, consecutive.
     """
 
     topic: int
@@ -87,7 +91,7 @@ class Refused:
 
     Attributes:
         kind: ``unknown`` topic; ``condition`` not met; the name was used for ``another`` request; no room for a further
-            name (``names``).
+            name, of all owners or of this one (``names``).
         last: id of the last event that the condition is about; 0 for none.
     """
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from griphub.store.errors import StoreProblem
 
-__all__ = ["APPLICATION_ID", "FORMAT", "Sync", "connect_reader", "connect_writer"]
+__all__ = ["APPLICATION_ID", "FORMAT", "Sync", "connect_reader", "connect_writer", "read_state"]
 
 APPLICATION_ID: Final = 0x47485542
 """``GHUB``: distinguishes a store from other SQLite files."""
@@ -31,11 +31,12 @@ destroy the store. A killed process loses nothing with any of them."""
 
 _TABLES: Final = """
 create table meta(k text primary key, v integer not null) strict, without rowid;
+create table secret(v blob not null) strict;
 create table epoch(n integer primary key, epoch text not null unique, first integer not null, last integer) strict;
 create table topic(
     t integer primary key, name text not null unique, birth integer not null, floor integer not null,
     floor_time integer not null, last integer not null, count integer not null, bytes integer not null,
-    access integer not null, settings text not null) strict;
+    access integer not null, settings text not null, owner text not null) strict;
 create table event(
     id integer primary key, t integer not null, prev integer not null, ver integer not null, ts integer not null,
     op integer not null, key text, ctype text not null, attrs text, data blob not null, size integer not null) strict;
@@ -44,7 +45,8 @@ create unique index event_time on event(ts);
 create index event_key on event(t, key, id) where key is not null;
 create table idem(
     scope text not null, k text not null, digest blob not null, t integer not null, prev integer not null,
-    ids text not null, times text not null, expires integer not null, primary key (scope, k)) strict, without rowid;
+    first integer not null, ts integer not null, count integer not null, expires integer not null, owner text not null,
+    primary key (scope, k)) strict, without rowid;
 create index idem_expires on idem(expires);
 create table gone(t integer primary key) strict;
 """
@@ -110,6 +112,23 @@ def connect_reader(path: pathlib.Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise StoreProblem(f"{path} cannot be opened as a store: {error}") from error
     return connection
+
+
+def read_state(connection: sqlite3.Connection) -> tuple[str, list[tuple[str, int, int | None]], int, int, bytes]:
+    """Return the state of a store in its plain form.
+
+    Args:
+        connection: in a read transaction, or that of the only writer.
+
+    Returns:
+        Current epoch, intervals of all epochs, newest id, its time in microseconds since 1970, secret.
+    """
+    rows = connection.execute("select epoch, first, last from epoch order by n").fetchall()
+    newest, moment, secret = connection.execute(
+        "select (select v from meta where k = 'next_id') - 1, (select v from meta where k = 'last_ts'),"
+        " (select v from secret)"
+    ).fetchone()
+    return rows[-1][0], rows, newest, moment, secret
 
 
 def _common(connection: sqlite3.Connection) -> None:

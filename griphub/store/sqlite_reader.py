@@ -1,27 +1,315 @@
 """Reader of the SQLite engine: pages of history and of snapshots, each in a read transaction of its own.
 
-No transaction outlives a page: the write-ahead log cannot be reused past the oldest reader.
+No transaction outlives a page: the write-ahead log cannot be reused past the oldest reader. ``RowReader`` returns plain
+rows, for a process that sends or renders them; ``SqliteReader`` makes records of them.
 """
 
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from griphub.store.event import Event
-from griphub.store.interface import KeyRange, Page, SnapshotPage, StoreState
-from griphub.store.schema import connect_reader
-from griphub.store.sqlite_rows import EVENT_COLUMNS, TOPIC_COLUMNS, event_of, state_of, topic_of
+from griphub.store.interface import KeyRange, Page, SnapshotPage, StorePage, StoreState
+from griphub.store.plain_records import (
+    EVENT_COLUMNS,
+    TOPIC_COLUMNS,
+    Row,
+    event_of,
+    page_of,
+    snapshot_page_of,
+    state_of,
+    store_page_of,
+    topic_of,
+)
+from griphub.store.schema import connect_reader, read_state
 from griphub.store.topic import Topic
 
-__all__ = ["SCAN", "SqliteReader"]
+__all__ = ["SCAN", "RowReader", "SqliteReader"]
 
 SCAN: Final = 20_000
 """Events looked at for one page: a narrow range of a long topic takes several pages, some of them empty."""
 
+NEAR: Final = 1000
+"""Newest events of a topic among which the last event of a range is looked for first."""
+
+DENSE: Final = 50_000
+"""Events of a range from which on it is looked for in the topic, not in the range."""
+
 _EVENT: Final = ", ".join(f"e.{name}" for name in EVENT_COLUMNS.split(", "))
+
+_SIZE: Final = 9
+_VERSION: Final = 2
+"""Places in a row with ``EVENT_COLUMNS``."""
+
+
+class RowReader:
+    """Reader of a store in a file, with plain results.
+
+    Args:
+        path: of a store.
+
+    Raises:
+        StoreProblem: it cannot be used.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._connection = connect_reader(path)
+
+    @contextmanager
+    def view(self) -> Iterator[None]:
+        """Open a read transaction: the store as it is at one moment."""
+        self._connection.execute("begin")
+        try:
+            yield
+        finally:
+            self._connection.execute("commit")
+
+    def state(self) -> Row:
+        """Return the state of the store."""
+        with self.view():
+            return read_state(self._connection)
+
+    def topic(self, name: str) -> Row | None:
+        """Return a topic by its ``name``; None if there is none."""
+        row: Row | None = self._connection.execute(
+            f"select {TOPIC_COLUMNS} from topic where name = ?", (name,)
+        ).fetchone()
+        return row
+
+    def topics(self, after: str, limit: int) -> list[Row]:
+        """Return topics in the order of their names; see ``StoreReader.topics``.
+
+        Args:
+            after: name behind which the list begins.
+            limit: greatest number of topics.
+        """
+        return self._connection.execute(
+            f"select {TOPIC_COLUMNS} from topic where name > ? order by name limit ?", (after, limit)
+        ).fetchall()
+
+    def page(
+        self,
+        number: int,
+        after: int,
+        keys: tuple[str | None, str | None, bool],
+        limit: int,
+        size: int,
+        until: int | None,
+    ) -> Row | None:
+        """Return events of a topic above an id; see ``StoreReader.page``.
+
+        Args:
+            number: of the topic.
+            after: id below the first event.
+            keys: fields of the range of keys.
+            limit: greatest number of events.
+            size: bytes of content after which the page ends.
+            until: greatest id; None for the newest.
+
+        Returns:
+            Topic, events, last id, whether more follow; None if the topic does not exist.
+        """
+        with self.view():
+            return self.page_in_view(number, after, keys, limit, size, until)
+
+    def page_in_view(
+        self,
+        number: int,
+        after: int,
+        keys: tuple[str | None, str | None, bool],
+        limit: int,
+        size: int,
+        until: int | None,
+    ) -> Row | None:
+        """Return a page, within an open ``view``.
+
+        Args:
+            number: of the topic.
+            after: id below the first event.
+            keys: fields of the range of keys.
+            limit: greatest number of events.
+            size: bytes of content after which the page ends.
+            until: greatest id; None for the newest.
+
+        Returns:
+            Topic, events, last id, whether more follow; None if the topic does not exist.
+        """
+        fetch = self._connection.execute
+        topic = self._topic(number)
+        if topic is None:
+            return None
+        (newest,) = fetch("select v - 1 from meta where k = 'next_id'").fetchone()
+        top = newest if until is None else min(until, newest)
+        scanned = top
+        where, values = _in_range(keys)
+        if keys[2]:
+            row = fetch(
+                "select ver from event where t = ? and id > ? and id <= ? order by id limit 1 offset ?",
+                (number, after, top, SCAN - 1),
+            ).fetchone()
+            # To the end of a version, which is never divided for this.
+            scanned = min(row[0], top) if row else top
+        rows = fetch(
+            f"select {EVENT_COLUMNS} from event where t = ? and id > ? and id <= ?{where} order by id limit ?",
+            (number, after, scanned, *values, limit + 1),
+        )
+        events, cut = _take(rows, limit, size, _VERSION, _SIZE)
+        last = events[-1][0] if cut else max(scanned, after)
+        return topic, events, last, cut or scanned < top
+
+    def events_after(self, after: int, limit: int, size: int) -> Row:
+        """Return events of all topics above an id; see ``StoreReader.events_after``.
+
+        Args:
+            after: id below the first event.
+            limit: greatest number of events.
+            size: bytes of content after which the page ends.
+
+        Returns:
+            Rows of topic number and event, last id, whether more follow.
+        """
+        fetch = self._connection.execute
+        with self.view():
+            (newest,) = fetch("select v - 1 from meta where k = 'next_id'").fetchone()
+            rows = fetch(f"select t, {EVENT_COLUMNS} from event where id > ? order by id limit ?", (after, limit + 1))
+            events, cut = _take(rows, limit, size, _VERSION + 1, _SIZE + 1)
+        return events, events[-1][1] if cut else max(newest, after), cut
+
+    def event_at(self, number: int, id: int) -> Row | None:
+        """Return the event of a topic with an id; None if it has none.
+
+        Args:
+            number: of the topic.
+            id: of the event.
+        """
+        row: Row | None = self._connection.execute(
+            f"select {EVENT_COLUMNS} from event where id = ? and t = ?", (id, number)
+        ).fetchone()
+        return row
+
+    def id_at(self, number: int, time: int) -> int:
+        """Return the id of the last event of a topic that is not later than a time; see ``StoreReader.id_at``.
+
+        Args:
+            number: of the topic.
+            time: in microseconds since 1970.
+        """
+        fetch = self._connection.execute
+        with self.view():
+            row = fetch("select id from event where ts <= ? order by ts desc limit 1", (time,)).fetchone()
+            if row is None:
+                return 0
+            (found,) = fetch("select max(id) from event where t = ? and id <= ?", (number, row[0])).fetchone()
+        return found or 0
+
+    def last_of(self, number: int, key: str) -> Row | None:
+        """Return the last event of a key; see ``StoreReader.last_of``.
+
+        Args:
+            number: of the topic.
+            key: the key.
+        """
+        row: Row | None = self._connection.execute(
+            f"select {EVENT_COLUMNS} from event where t = ? and key = ? order by id desc limit 1", (number, key)
+        ).fetchone()
+        return row
+
+    def last_in(self, number: int, keys: tuple[str | None, str | None, bool], until: int) -> int:
+        """Return the id of the last event of a range at or below an id; see ``StoreReader.last_in``.
+
+        Args:
+            number: of the topic.
+            keys: fields of the range of keys.
+            until: greatest id.
+        """
+        with self.view():
+            return self.last_in_view(number, keys, until)
+
+    def last_in_view(self, number: int, keys: tuple[str | None, str | None, bool], until: int) -> int:
+        """Return the id of the last event of a range at or below an id, within an open ``view``.
+
+        Args:
+            number: of the topic.
+            keys: fields of the range of keys.
+            until: greatest id.
+        """
+        fetch = self._connection.execute
+        where, values = _in_range(keys)
+        if not where:
+            (found,) = fetch("select max(id) from event where t = ? and id <= ?", (number, until)).fetchone()
+            return found or 0
+        newest, oldest, rows = fetch(
+            f"select max(case when {where[5:]} then id end), min(id), count(*) from"
+            " (select id, key from event where t = ? and id <= ? order by id desc limit ?)",
+            (*values, number, until, NEAR),
+        ).fetchone()
+        if newest is not None:
+            return int(newest)
+        if rows < NEAR:
+            return 0
+        # A narrow range is looked through whole; a wide one has an event among not many more of the topic.
+        inside = f"from event where t = ? and id < ?{where}"
+        (count,) = fetch(
+            f"select count(*) from (select 1 {inside} and key is not null limit ?)", (number, oldest, *values, DENSE)
+        ).fetchone()
+        if count < DENSE:
+            query = f"select max(id) {inside} and key is not null"
+        else:
+            query = f"select id {inside} order by id desc limit 1"
+        row = fetch(query, (number, oldest, *values)).fetchone()
+        return row[0] or 0 if row else 0
+
+    def snapshot(
+        self,
+        number: int,
+        keys: tuple[str | None, str | None, bool],
+        version: int,
+        after_key: str | None,
+        limit: int,
+        size: int,
+    ) -> Row | None:
+        """Return the last event of each key at a version; see ``StoreReader.snapshot``.
+
+        Args:
+            number: of the topic.
+            keys: fields of the range of keys.
+            version: id up to which events count.
+            after_key: key behind which the page begins; None for the first page.
+            limit: greatest number of events.
+            size: bytes of content after which the page ends.
+
+        Returns:
+            Topic, events, next key; None if the topic does not exist.
+        """
+        fetch = self._connection.execute
+        where, values = _in_range(keys)
+        if after_key is not None:
+            where, values = where + " and key > ?", (*values, after_key)
+        with self.view():
+            topic = self._topic(number)
+            if topic is None:
+                return None
+            rows = fetch(
+                f"select {_EVENT} from (select key as k, max(id) as m from event where t = ? and key is not null"
+                f" and id <= ?{where} group by key order by key limit ?) s join event e on e.id = s.m order by s.k",
+                (number, version, *values, limit + 1),
+            )
+            events, cut = _take(rows, limit, size, None, _SIZE)
+        next_key = events[-1][6] if cut else None
+        return topic, [event for event in events if event[7] == 0], next_key
+
+    def close(self) -> None:
+        """Close the connection to the store."""
+        self._connection.close()
+
+    def _topic(self, number: int) -> Row | None:
+        row: Row | None = self._connection.execute(
+            f"select {TOPIC_COLUMNS} from topic where t = ?", (number,)
+        ).fetchone()
+        return row
 
 
 class SqliteReader:
@@ -35,128 +323,95 @@ class SqliteReader:
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        self._connection = connect_reader(path)
-
-    @contextmanager
-    def _view(self) -> Iterator[None]:
-        """Open a read transaction: the store as it is at one moment."""
-        self._connection.execute("begin")
-        try:
-            yield
-        finally:
-            self._connection.execute("commit")
+        self._rows = RowReader(path)
 
     def state(self) -> StoreState:
         """Return the state of the store."""
-        with self._view():
-            return state_of(self._connection)
+        return state_of(self._rows.state())
 
     def topic(self, name: str) -> Topic | None:
         """Return a topic by its ``name``; None if there is none."""
-        row = self._connection.execute(f"select {TOPIC_COLUMNS} from topic where name = ?", (name,)).fetchone()
+        row = self._rows.topic(name)
         return None if row is None else topic_of(row)
 
     def topics(self, after: str = "", limit: int = 1000) -> list[Topic]:
         """Return topics in the order of their names; see ``StoreReader.topics``."""
-        rows = self._connection.execute(
-            f"select {TOPIC_COLUMNS} from topic where name > ? order by name limit ?", (after, limit)
-        )
-        return list(map(topic_of, rows))
+        return list(map(topic_of, self._rows.topics(after, limit)))
 
     def page(
         self, number: int, after: int, keys: KeyRange, limit: int, size: int, until: int | None = None
     ) -> Page | None:
         """Return events of a topic above an id; see ``StoreReader.page``."""
-        fetch = self._connection.execute
-        with self._view():
-            topic = self._topic(number)
-            if topic is None:
-                return None
-            newest = state_of(self._connection).newest
-            top = newest if until is None else min(until, newest)
-            scanned = top
-            if keys.keyed:
-                row = fetch(
-                    "select id from event where t = ? and id > ? and id <= ? order by id limit 1 offset ?",
-                    (number, after, top, SCAN - 1),
-                ).fetchone()
-                scanned = row[0] if row else top
-            where, values = _in_range(keys)
-            rows = fetch(
-                f"select {EVENT_COLUMNS} from event where t = ? and id > ? and id <= ?{where} order by id limit ?",
-                (number, after, scanned, *values, limit + 1),
-            )
-            events, cut = _take(rows, limit, size)
-        last = events[-1].id if cut else scanned
-        return Page(topic, tuple(events), last, cut or scanned < top)
+        plain = self._rows.page(number, after, (keys.low, keys.high, keys.keyed), limit, size, until)
+        return None if plain is None else page_of(plain)
+
+    def events_after(self, after: int, limit: int, size: int) -> StorePage:
+        """Return events of all topics above an id; see ``StoreReader.events_after``."""
+        return store_page_of(self._rows.events_after(after, limit, size))
+
+    def event_at(self, number: int, id: int) -> Event | None:
+        """Return the event of a topic with an id; see ``StoreReader.event_at``."""
+        row = self._rows.event_at(number, id)
+        return None if row is None else event_of(row)
 
     def id_at(self, number: int, time: int) -> int:
         """Return the id of the last event of a topic that is not later than a time; see ``StoreReader.id_at``."""
-        fetch = self._connection.execute
-        with self._view():
-            row = fetch("select id from event where ts <= ? order by ts desc limit 1", (time,)).fetchone()
-            if row is None:
-                return 0
-            (found,) = fetch("select max(id) from event where t = ? and id <= ?", (number, row[0])).fetchone()
-        return found or 0
+        return self._rows.id_at(number, time)
 
     def last_of(self, number: int, key: str) -> Event | None:
         """Return the last event of a key; see ``StoreReader.last_of``."""
-        row = self._connection.execute(
-            f"select {EVENT_COLUMNS} from event where t = ? and key = ? order by id desc limit 1", (number, key)
-        ).fetchone()
+        row = self._rows.last_of(number, key)
         return None if row is None else event_of(row)
+
+    def last_in(self, number: int, keys: KeyRange, until: int) -> int:
+        """Return the id of the last event of a range at or below an id; see ``StoreReader.last_in``."""
+        return self._rows.last_in(number, (keys.low, keys.high, keys.keyed), until)
 
     def snapshot(
         self, number: int, keys: KeyRange, version: int, after_key: str | None, limit: int, size: int
     ) -> SnapshotPage | None:
         """Return the last event of each key at a version; see ``StoreReader.snapshot``."""
-        fetch = self._connection.execute
-        where, values = _in_range(keys)
-        if after_key is not None:
-            where, values = where + " and key > ?", (*values, after_key)
-        with self._view():
-            topic = self._topic(number)
-            if topic is None:
-                return None
-            rows = fetch(
-                f"select {_EVENT} from (select key as k, max(id) as m from event where t = ? and key is not null"
-                f" and id <= ?{where} group by key order by key limit ?) s join event e on e.id = s.m order by s.k",
-                (number, version, *values, limit + 1),
-            )
-            events, cut = _take(rows, limit, size)
-        next_key = events[-1].key if cut else None
-        return SnapshotPage(topic, tuple(event for event in events if event.op == "put"), next_key)
+        plain = self._rows.snapshot(number, (keys.low, keys.high, keys.keyed), version, after_key, limit, size)
+        return None if plain is None else snapshot_page_of(plain)
 
     def close(self) -> None:
         """Close the connection to the store."""
-        self._connection.close()
-
-    def _topic(self, number: int) -> Topic | None:
-        row = self._connection.execute(f"select {TOPIC_COLUMNS} from topic where t = ?", (number,)).fetchone()
-        return None if row is None else topic_of(row)
+        self._rows.close()
 
 
-def _in_range(keys: KeyRange) -> tuple[str, tuple[str, ...]]:
+def _in_range(keys: tuple[str | None, str | None, bool]) -> tuple[str, tuple[str, ...]]:
     """Return the condition of a range, and its values."""
+    low, high, keyed = keys
     where, values = "", []
-    if keys.keyed:
+    if keyed:
         where += " and key is not null"
-    if keys.low is not None:
+    if low is not None:
         where += " and key >= ?"
-        values.append(keys.low)
-    if keys.high is not None:
+        values.append(low)
+    if high is not None:
         where += " and key < ?"
-        values.append(keys.high)
+        values.append(high)
     return where, tuple(values)
 
 
-def _take(rows: Iterator[tuple[Any, ...]], limit: int, size: int) -> tuple[list[Event], bool]:
-    """Return the events of rows up to the limits, and whether there are more rows."""
-    events: list[Event] = []
+def _take(rows: Iterable[Row], limit: int, size: int, version: int | None, place: int) -> tuple[list[Row], bool]:
+    """Return rows up to the limits, and whether there are more.
+
+    Args:
+        rows: of events, in order.
+        limit: greatest number of rows.
+        size: greatest number of bytes, but for the first row.
+        version: place of the version in a row: rows are cut between versions if that leaves any; None: anywhere.
+        place: place of the size in a row.
+    """
+    taken: list[Row] = []
+    add = taken.append
     for row in rows:
-        if len(events) >= limit or (events and size < row[9]):
-            return events, True
-        events.append(event_of(row))
-        size -= row[9]
-    return events, False
+        size -= row[place]
+        if len(taken) >= limit or (size < 0 and taken):
+            if version is not None and taken[0][version] != row[version]:
+                while taken[-1][version] == row[version]:
+                    taken.pop()
+            return taken, True
+        add(row)
+    return taken, False

@@ -10,22 +10,33 @@ import pathlib
 import secrets
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-import orjson
-
 from griphub.store.ballast import Ballast
 from griphub.store.cursor import EPOCH_SKIP
 from griphub.store.errors import StoreBroken, StoreError, StoreFull
-from griphub.store.event import Draft
 from griphub.store.file_lock import FileLock
 from griphub.store.interface import StoreState
-from griphub.store.publication import Condition, Idempotency, Outcome, Publication, Published, Refused, Repeated
-from griphub.store.retention import SLICE, floor_of
-from griphub.store.schema import Sync, connect_writer
-from griphub.store.sqlite_rows import OPERATIONS, TOPIC_COLUMNS, settings_json, state_of, topic_of
+from griphub.store.plain_records import (
+    TOPIC_COLUMNS,
+    PlainDraft,
+    PlainName,
+    PlainOutcome,
+    PlainPublication,
+    outcome_of,
+    plain_publication,
+    plain_topic,
+    settings_json,
+    state_of,
+    topic_of,
+)
+from griphub.store.publication import Outcome, Publication
+from griphub.store.retention import SLICE, SLICE_TIME
+from griphub.store.schema import Sync, connect_writer, read_state
+from griphub.store.sqlite_sweep import Sweep
 from griphub.store.topic import Topic, TopicSettings
 
 __all__ = ["NAMES_MAX", "SqliteWriter"]
@@ -36,9 +47,27 @@ NAMES_MAX: Final = 1_000_000
 ROWS: Final = 64
 """Rows of one insert statement: fewer calls of the library for a group of publications."""
 
-_COLUMNS: Final = "id, t, prev, ver, ts, op, key, ctype, attrs, data, size"
+STEP: Final = 50
+"""Rows of one delete statement, after which a slice may end."""
 
-_Row = tuple[int, int, int, int, int, int, str | None, str, str | None, bytes, int]
+VACUUM_PAGES: Final = 200
+"""Pages that one slice returns to the file system."""
+
+SPARE_PAGES: Final = 1000
+"""Free pages that stay in the file for the next events."""
+
+_FIELDS: Final = 11
+
+_INSERTS: Final = [
+    "insert into event(id, t, prev, ver, ts, op, key, ctype, attrs, data, size) values "
+    + ",".join(["(?,?,?,?,?,?,?,?,?,?,?)"] * count)
+    for count in range(ROWS + 1)
+]
+"""Insert statements by number of rows: texts made once are found in the cache of prepared statements."""
+
+_UNKNOWN: Final[PlainOutcome] = (2, "unknown", 0)
+_ANOTHER: Final[PlainOutcome] = (2, "another", 0)
+_NAMES: Final[PlainOutcome] = (2, "names", 0)
 
 
 def now_us() -> int:
@@ -55,6 +84,7 @@ class SqliteWriter:
         ballast: bytes kept for the retention of a full disk; 0 for none.
         names_max: greatest number of remembered names of requests.
         clock: returns the time in microseconds since 1970; it may go back.
+        lock_wait: seconds to wait for another writer's end.
 
     Raises:
         StoreProblem: the file cannot be used; ``StoreInUse``: another writer has it open.
@@ -67,16 +97,15 @@ class SqliteWriter:
         ballast: int = 0,
         names_max: int = NAMES_MAX,
         clock: Callable[[], int] = now_us,
+        lock_wait: float = 0.0,
     ) -> None:
-        self._lock = FileLock(path)
+        self._lock = FileLock(path, lock_wait)
         self._names_max = names_max
         self._clock = clock
         try:
             self._connection = connect_writer(path, sync)
             self._ballast = Ballast(path, ballast)
             self._ballast.take()
-            self._compacted: dict[int, int] = {}
-            """Ids up to which topics that are compacted were looked at, by topic."""
             if not self._connection.execute("select count(*) from epoch").fetchone()[0]:
                 self._begin_store()
             self._load()
@@ -87,9 +116,10 @@ class SqliteWriter:
     # --- the store as a whole
 
     def _begin_store(self) -> None:
-        with_values = "insert into meta(k, v) values ('next_id', 1), ('last_ts', 0), ('next_topic', 1)"
         self._change(
-            (with_values, ()), ("insert into epoch(epoch, first, last) values (?, 1, null)", (secrets.token_hex(4),))
+            ("insert into meta(k, v) values ('next_id', 1), ('last_ts', 0), ('next_topic', 1)", ()),
+            ("insert into secret(v) values (?)", (secrets.token_bytes(32),)),
+            ("insert into epoch(epoch, first, last) values (?, 1, null)", (secrets.token_hex(4),)),
         )
 
     def _load(self) -> None:
@@ -97,13 +127,25 @@ class SqliteWriter:
         connection = self._connection
         meta = dict(connection.execute("select k, v from meta"))
         self._next_id, self._last_ts, self._next_topic = meta["next_id"], meta["last_ts"], meta["next_topic"]
-        (self._names,) = connection.execute("select count(*) from idem").fetchone()
-        rows = connection.execute(f"select {TOPIC_COLUMNS} from topic")
-        self._topics: dict[str, Topic] = {topic.name: topic for topic in map(topic_of, rows)}
+        self._names = Counter(dict(connection.execute("select owner, count(*) from idem group by owner")))
+        """Remembered names of requests, by owner."""
+        self._names_total = self._names.total()
+        self._sweep = Sweep(connection)
+        self._topics: dict[str, Topic] = {}
+        self._numbers: dict[int, Topic] = {}
+        self._owned: Counter[str] = Counter()
+        """Topics by owner."""
+        for row in connection.execute(f"select {TOPIC_COLUMNS} from topic"):
+            self._set(topic_of(row))
+
+    def _set(self, topic: Topic) -> None:
+        if topic.number not in self._numbers:
+            self._owned[topic.owner] += 1
+        self._topics[topic.name] = self._numbers[topic.number] = topic
 
     def state(self) -> StoreState:
         """Return the state of the store."""
-        return state_of(self._connection)
+        return state_of(read_state(self._connection))
 
     def begin_epoch(self) -> str:
         """Begin a new epoch, after a restore or a copy: cursors above the newest event are gone.
@@ -134,6 +176,30 @@ class SqliteWriter:
         except sqlite3.Error as error:
             raise self._failed(error) from error
 
+    def release_pages(self) -> bool:
+        """Release some free pages to the file system; blocks for a moment only.
+
+        Returns:
+            True if more can be released.
+
+        Raises:
+            StoreFull: the disk is full.
+            StoreBroken: a write failed.
+        """
+        try:
+            (free,) = self._connection.execute("pragma freelist_count").fetchone()
+            if free <= SPARE_PAGES:
+                return False
+            pages = min(VACUUM_PAGES, free - SPARE_PAGES)
+            self._connection.execute(f"pragma incremental_vacuum({pages})").fetchall()
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        return bool(free - pages > SPARE_PAGES)
+
+    def take_ballast(self) -> bool:
+        """Return whether the space for the retention of a full disk is occupied, after an attempt to occupy it."""
+        return self._ballast.take()
+
     def close(self) -> None:
         """Close the store; the ballast stays."""
         self._connection.close()
@@ -143,6 +209,21 @@ class SqliteWriter:
 
     def append(self, publications: Sequence[Publication]) -> list[Outcome]:
         """Store publications in one commit; see ``StoreWriter.append``."""
+        return list(map(outcome_of, self.append_plain(list(map(plain_publication, publications)))))
+
+    def append_plain(self, publications: Sequence[PlainPublication]) -> list[PlainOutcome]:
+        """Store publications in one commit, in order; each is atomic, and fails alone.
+
+        Args:
+            publications: in their plain form.
+
+        Returns:
+            The outcome of each, in order and in its plain form.
+
+        Raises:
+            StoreFull: there is no space; none is stored.
+            StoreBroken: a write failed; none may be answered before the store was opened again.
+        """
         if not self._ballast.present and not self._ballast.take():
             raise StoreFull("the disk is full: events are refused until retention, or the operator, has made space")
         group = _Group(self._next_id, self._last_ts, self._clock())
@@ -150,7 +231,7 @@ class SqliteWriter:
         try:
             connection.execute("begin immediate")
             outcomes = [self._append(group, publication) for publication in publications]
-            if group.rows or group.names:
+            if group.values:
                 self._insert(group)
             connection.execute("commit")
         except sqlite3.Error as error:
@@ -159,115 +240,138 @@ class SqliteWriter:
             self._failed(None)
             raise
         self._next_id, self._last_ts = group.next_id, group.last_ts
-        self._topics.update(group.topics)
-        self._names += len(group.names)
+        for name, tail in group.tails.items():
+            if tail.count:
+                topic = self._topics[name]
+                self._topics[name] = self._numbers[topic.number] = replace(
+                    topic, last=tail.last, count=topic.count + tail.count, bytes=topic.bytes + tail.size
+                )
+        self._names.update(group.owners)
+        self._names_total += group.named
         return outcomes
 
-    def _append(self, group: _Group, publication: Publication) -> Outcome:
-        topic = group.topics.get(publication.topic) or self._topics.get(publication.topic)
-        if topic is None:
-            return Refused("unknown")
-        name = publication.idempotency
-        if name is not None and (earlier := self._earlier(group, name)) is not None:
+    def _append(self, group: _Group, publication: PlainPublication) -> PlainOutcome:
+        topic_name, drafts, condition, name = publication
+        tail = group.tails.get(topic_name)
+        if tail is None:
+            topic = self._topics.get(topic_name)
+            if topic is None:
+                return _UNKNOWN
+            tail = group.tails[topic_name] = _Tail(topic.number, topic.last)
+        if name is not None and (earlier := self._earlier(group, tail.number, name)) is not None:
             return earlier
-        if publication.condition is not None:
-            last = self._last(group, topic, publication.condition)
-            if last != publication.condition.last:
-                return Refused("condition", last)
-        if name is not None and self._names + len(group.names) >= self._names_max:
-            return Refused("names")
-        published, topic = group.add(topic, publication.drafts)
-        group.topics[topic.name] = topic
+        if condition is not None:
+            last = self._last(group, tail, condition[1])
+            if last != condition[0]:
+                return (2, "condition", last)
+        if name is not None and not self._name_fits(group, name):
+            return _NAMES
+        outcome = group.add(tail, drafts)
         if name is not None:
-            group.names[name.scope, name.key] = (name, published)
-        return published
+            group.names[name[0], name[1]] = (name, outcome)
+            group.owners[name[4]] += 1
+            group.named += 1
+        return outcome
 
-    def _earlier(self, group: _Group, name: Idempotency) -> Outcome | None:
-        """Return the outcome of an earlier request of the same name."""
-        pending = group.names.get((name.scope, name.key))
+    def _earlier(self, group: _Group, number: int, name: PlainName) -> PlainOutcome | None:
+        """Return the outcome of an earlier request of the same name and topic; None if there was none."""
+        pending = group.names.get((name[0], name[1]))
         if pending is not None:
-            digest, published = pending[0].digest, pending[1]
+            (_, _, digest, *_), outcome = pending
         else:
             row = self._connection.execute(
-                "select digest, t, prev, ids, times from idem where scope = ? and k = ? and expires > ?",
-                (name.scope, name.key, group.now),
+                "select digest, expires, owner, t, prev, first, ts, count from idem where scope = ? and k = ?", name[:2]
             ).fetchone()
             if row is None:
                 return None
-            digest = row[0]
-            published = Published(row[1], row[2], tuple(orjson.loads(row[3])), tuple(orjson.loads(row[4])))
-        return Repeated(published) if digest == name.digest else Refused("another")
+            digest, expires, owner, *published = row
+            if expires <= group.now or published[0] != number:
+                # Expired, or of a deleted topic of that name: the row is replaced.
+                group.owners[owner] -= 1
+                group.named -= 1
+                self._connection.execute("delete from idem where scope = ? and k = ?", name[:2])
+                return None
+            outcome = (0, *published)
+        return (1, *outcome[1:]) if digest == name[2] else _ANOTHER
 
-    def _last(self, group: _Group, topic: Topic, condition: Condition) -> int:
-        """Return the id of the last event that a condition is about; 0 for none."""
-        if condition.key is None:
-            return topic.last
-        pending = group.keys.get((topic.number, condition.key))
+    def _name_fits(self, group: _Group, name: PlainName) -> bool:
+        owner, owner_max = name[4:]
+        if self._names_total + group.named >= self._names_max:
+            return False
+        return owner_max is None or self._names[owner] + group.owners[owner] < owner_max
+
+    def _last(self, group: _Group, tail: _Tail, key: str | None) -> int:
+        """Return the id of the last event of a topic or of a key; 0 for none."""
+        if key is None:
+            return tail.last
+        pending = group.keys.get((tail.number, key))
         if pending is not None:
             return pending
         row = self._connection.execute(
-            "select max(id) from event where t = ? and key = ?", (topic.number, condition.key)
+            "select max(id) from event where t = ? and key = ?", (tail.number, key)
         ).fetchone()
         return row[0] or 0
 
     def _insert(self, group: _Group) -> None:
-        execute, rows = self._connection.execute, group.rows
-        for start in range(0, len(rows), ROWS):
-            part = rows[start : start + ROWS]
-            marks = ",".join(["(?,?,?,?,?,?,?,?,?,?,?)"] * len(part))
-            execute(f"insert into event({_COLUMNS}) values {marks}", [value for row in part for value in row])
-        for name, published in group.names.values():
+        execute, values = self._connection.execute, group.values
+        whole = len(values) - len(values) % (ROWS * _FIELDS)
+        for start in range(0, whole, ROWS * _FIELDS):
+            execute(_INSERTS[ROWS], values[start : start + ROWS * _FIELDS])
+        if whole < len(values):
+            rest = values[whole:] if whole else values
+            execute(_INSERTS[len(rest) // _FIELDS], rest)
+        for (scope, key, digest, expires, owner, _), outcome in group.names.values():
             execute(
-                "insert or replace into idem(scope, k, digest, t, prev, ids, times, expires) values (?,?,?,?,?,?,?,?)",
-                (
-                    *(name.scope, name.key, name.digest, published.topic, published.first_prev),
-                    *(orjson.dumps(published.ids).decode(), orjson.dumps(published.times).decode()),
-                    group.now + round(name.expires * 1_000_000),
-                ),
+                "insert into idem(scope, k, digest, t, prev, first, ts, count, expires, owner)"
+                " values (?,?,?,?,?,?,?,?,?,?)",
+                (scope, key, digest, *outcome[1:], group.now + round(expires * 1_000_000), owner),
             )
-        for topic in group.topics.values():
-            execute(
-                "update topic set last = ?, count = ?, bytes = ? where t = ?",
-                (topic.last, topic.count, topic.bytes, topic.number),
-            )
-        execute("update meta set v = ? where k = 'next_id'", (group.next_id,))
-        execute("update meta set v = ? where k = 'last_ts'", (group.last_ts,))
+        for tail in group.tails.values():
+            if tail.count:
+                execute(
+                    "update topic set last = ?, count = count + ?, bytes = bytes + ? where t = ?",
+                    (tail.last, tail.count, tail.size, tail.number),
+                )
+        execute(
+            "update meta set v = case k when 'next_id' then ? else ? end where k in ('next_id', 'last_ts')",
+            (group.next_id, group.last_ts),
+        )
 
     # --- topics
 
-    def put_topic(self, name: str, settings: TopicSettings) -> tuple[Topic, bool]:
+    def put_topic(
+        self, name: str, settings: TopicSettings, owner: str = "", owner_max: int | None = None
+    ) -> tuple[Topic, bool] | None:
         """Make a topic, or change its settings; see ``StoreWriter.put_topic``."""
-        text = settings_json(settings)
         known = self._topics.get(name)
         if known is not None:
             topic = replace(known, settings=settings)
-            self._change(("update topic set settings = ? where t = ?", (text, topic.number)))
-        else:
-            birth = self._next_id - 1
-            topic = Topic(self._next_topic, name, birth, birth, 0, 0, 0, 0, 0, settings)
-            self._change(
-                (
-                    f"insert into topic({TOPIC_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?)",
-                    (topic.number, name, birth, birth, 0, 0, 0, 0, 0, text),
-                ),
-                ("update meta set v = ? where k = 'next_topic'", (self._next_topic + 1,)),
-            )
-            self._next_topic += 1
-        self._topics[name] = topic
-        return topic, known is None
+            self._change(("update topic set settings = ? where t = ?", (settings_json(settings), topic.number)))
+            self._set(topic)
+            return topic, False
+        if owner_max is not None and self._owned[owner] >= owner_max:
+            return None
+        birth = self._next_id - 1
+        topic = Topic(self._next_topic, name, birth, birth, 0, 0, 0, 0, 0, settings, owner)
+        self._change(
+            (f"insert into topic({TOPIC_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?,?)", plain_topic(topic)),
+            ("update meta set v = ? where k = 'next_topic'", (self._next_topic + 1,)),
+        )
+        self._next_topic += 1
+        self._set(topic)
+        return topic, True
 
     def delete_topic(self, name: str) -> Topic | None:
-        """Delete a topic; its events are deleted by ``trim``, a slice at a time."""
+        """Delete a topic; its events are deleted by ``delete_slice``, its names of requests as they expire."""
         topic = self._topics.get(name)
         if topic is not None:
             self._change(
                 ("delete from topic where t = ?", (topic.number,)),
                 ("insert into gone(t) values (?)", (topic.number,)),
-                ("delete from idem where t = ?", (topic.number,)),
             )
-            del self._topics[name]
-            self._compacted.pop(topic.number, None)
-            (self._names,) = self._connection.execute("select count(*) from idem").fetchone()
+            del self._topics[name], self._numbers[topic.number]
+            self._owned[topic.owner] -= 1
+            self._sweep.forget(topic.number)
         return topic
 
     def raise_access(self, name: str) -> Topic | None:
@@ -275,22 +379,89 @@ class SqliteWriter:
         topic = self._topics.get(name)
         if topic is None:
             return None
-        topic = self._topics[name] = replace(topic, access=topic.access + 1)
+        topic = replace(topic, access=topic.access + 1)
         self._change(("update topic set access = ? where t = ?", (topic.access, topic.number)))
+        self._set(topic)
         return topic
 
     # --- retention
 
-    def trim(self, number: int, keep: int | None = None) -> bool:
-        """Raise the floor of a topic, then delete a slice below it; see ``StoreWriter.trim``."""
-        topic = next((each for each in self._topics.values() if each.number == number), None)
+    def wanted_floor(self, number: int) -> int:
+        """Return the floor that the retention of a topic demands; see ``StoreWriter.wanted_floor``."""
+        topic = self._numbers.get(number)
         if topic is None:
-            return self._trim_gone(number)
-        topic = self._raise_floor(topic, keep)
-        more = self._compact(topic) if topic.settings.retention.compact else self._delete_slice(topic)
+            return 0
+        try:
+            return self._sweep.wanted(topic, self._clock())
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+
+    def raise_floor(self, number: int, floor: int) -> Topic | None:
+        """Raise the floor of a topic; see ``StoreWriter.raise_floor``."""
+        topic = self._numbers.get(number)
+        if topic is None or floor <= topic.floor:
+            return topic
+        floor = min(floor, self._next_id - 1)
+        try:
+            self._sweep.raised(topic, floor)
+            row = self._connection.execute(
+                "select ts from event where t = ? and id <= ? order by id desc limit 1", (number, floor)
+            ).fetchone()
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        topic = replace(topic, floor=floor, floor_time=row[0] if row else topic.floor_time)
+        # Before anything is deleted: a reader sees the events, or that they are below the floor.
+        self._change(("update topic set floor = ?, floor_time = ? where t = ?", (floor, topic.floor_time, number)))
+        self._set(topic)
+        return topic
+
+    def delete_slice(self, number: int) -> bool:
+        """Delete some events that are not retained; see ``StoreWriter.delete_slice``."""
+        topic = self._numbers.get(number)
+        more = self._delete_gone(number) if topic is None else self._delete(topic)
         if not more:
             self._ballast.take()
         return more
+
+    def _delete(self, topic: Topic) -> bool:
+        execute, end = self._connection.execute, time.monotonic() + SLICE_TIME
+        try:
+            doomed = self._sweep.doomed(topic)
+            done, size = 0, 0
+            if doomed.rows:
+                execute("begin immediate")
+                while done < len(doomed.rows) and (not done or time.monotonic() < end):
+                    part = doomed.rows[done : done + STEP]
+                    marks = ",".join("?" * len(part))
+                    execute(f"delete from event where id in ({marks})", [id for id, _ in part])
+                    done += len(part)
+                    size += sum(size for _, size in part)
+                values = (topic.count - done, topic.bytes - size, topic.number)
+                execute("update topic set count = ?, bytes = ? where t = ?", values)
+                execute("commit")
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        self._set(replace(topic, count=topic.count - done, bytes=topic.bytes - size))
+        if done < len(doomed.rows):
+            return True
+        self._sweep.deleted(topic, doomed)
+        return doomed.more
+
+    def _delete_gone(self, number: int) -> bool:
+        end, done, deleted = time.monotonic() + SLICE_TIME, 0, STEP
+        while deleted == STEP:
+            if done >= SLICE or (done and time.monotonic() >= end):
+                return True
+            deleted = self._change(
+                ("delete from event where id in (select id from event where t = ? order by id limit ?)", (number, STEP))
+            )
+            done += deleted
+        self._change(("delete from gone where t = ?", (number,)))
+        return False
+
+    def gone_topics(self) -> list[int]:
+        """Return the numbers of deleted topics that still have events."""
+        return [number for (number,) in self._connection.execute("select t from gone order by t")]
 
     def make_room(self) -> None:
         """Release the ballast: the disk is full, and retention has to delete."""
@@ -302,109 +473,21 @@ class SqliteWriter:
         Returns:
             True if more have.
         """
-        now = self._clock()
-        gone = self._change(
-            (
-                "delete from idem where (scope, k) in (select scope, k from idem where expires <= ? limit ?)",
+        connection, now = self._connection, self._clock()
+        try:
+            connection.execute("begin immediate")
+            owners = connection.execute(
+                "delete from idem where (scope, k) in (select scope, k from idem where expires <= ? limit ?)"
+                " returning owner",
                 (now, SLICE),
-            )
-        )
-        self._names -= gone
-        return gone == SLICE
-
-    def _raise_floor(self, topic: Topic, keep: int | None) -> Topic:
-        fetch, number, compact = self._connection.execute, topic.number, topic.settings.retention.compact
-
-        def before_time(moment: int) -> int:
-            row = fetch("select id from event where ts <= ? order by ts desc limit 1", (moment,)).fetchone()
-            if row is None:
-                return 0
-            newest = fetch("select max(id) from event where t = ? and id <= ?", (number, row[0])).fetchone()
-            return newest[0] or 0
-
-        def beyond_count(most: int) -> int:
-            if compact:
-                text, offset = "select id from event where t = ? and id > ? order by id desc limit 1 offset ?", most
-            else:
-                text = "select id from event where t = ? and id > ? order by id limit 1 offset ?"
-                offset = topic.count - most - 1
-            row = fetch(text, (number, topic.floor if compact else 0, offset)).fetchone()
-            return row[0] if row else 0
-
-        def beyond_bytes(most: int) -> int:
-            order = "desc" if compact else "asc"
-            left = most if compact else topic.bytes - most
-            rows = fetch(
-                f"select id, size from event where t = ? and id > ? order by id {order}",
-                (number, topic.floor if compact else 0),
-            )
-            for id, size in rows:
-                left -= size
-                if left < 0 if compact else left <= 0:
-                    return int(id)
-            return 0
-
-        floor = floor_of(topic, self._clock(), before_time, beyond_count, beyond_bytes, keep)
-        if floor <= topic.floor:
-            return topic
-        (moment,) = fetch("select max(ts) from event where id <= ? and t = ?", (floor, number)).fetchone()
-        raised = replace(topic, floor=floor, floor_time=moment or topic.floor_time)
-        # Before anything is deleted: a reader sees the events, or that they are below the floor.
-        self._change(("update topic set floor = ?, floor_time = ? where t = ?", (floor, raised.floor_time, number)))
-        self._topics[topic.name] = raised
-        return raised
-
-    def _delete_slice(self, topic: Topic) -> bool:
-        rows = self._connection.execute(
-            "select id, size from event where t = ? and id <= ? order by id limit ?", (topic.number, topic.floor, SLICE)
-        ).fetchall()
-        if rows:
-            self._delete(topic, [id for id, _ in rows], sum(size for _, size in rows))
-        return len(rows) == SLICE
-
-    def _compact(self, topic: Topic) -> bool:
-        """Delete events below the floor that are superseded, deletions, and events without key, a slice at a time."""
-        fetch, number = self._connection.execute, topic.number
-        start = self._compacted.get(number, 0)
-        passed = fetch(
-            "select id, key, op, size from event where t = ? and id > ? and id <= ? order by id limit ?",
-            (number, start, topic.floor, SLICE),
-        ).fetchall()
-        doomed: dict[int, int] = {}
-        newest: dict[str, int] = {}
-        for id, key, op, size in passed:
-            if key is None or OPERATIONS[op] == "delete":
-                doomed[id] = size
-            if key is not None:
-                newest[key] = id
-        for key, id in newest.items():
-            doomed.update(fetch("select id, size from event where t = ? and key = ? and id < ?", (number, key, id)))
-        if doomed:
-            self._delete(topic, list(doomed), sum(doomed.values()))
-        if passed:
-            self._compacted[number] = passed[-1][0]
-        return len(passed) == SLICE
-
-    def _delete(self, topic: Topic, ids: list[int], size: int) -> None:
-        smaller = replace(topic, count=topic.count - len(ids), bytes=topic.bytes - size)
-        marks = ",".join("?" * len(ids))
-        self._change(
-            (f"delete from event where id in ({marks})", ids),
-            ("update topic set count = ?, bytes = ? where t = ?", (smaller.count, smaller.bytes, topic.number)),
-        )
-        self._topics[topic.name] = smaller
-
-    def _trim_gone(self, number: int) -> bool:
-        deleted = self._change(
-            ("delete from event where id in (select id from event where t = ? order by id limit ?)", (number, SLICE))
-        )
-        if deleted < SLICE:
-            self._change(("delete from gone where t = ?", (number,)))
-        return deleted == SLICE
-
-    def gone_topics(self) -> list[int]:
-        """Return the numbers of deleted topics that still have events."""
-        return [number for (number,) in self._connection.execute("select t from gone order by t")]
+            ).fetchall()
+            connection.execute("commit")
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        self._names.subtract(Counter(owner for (owner,) in owners))
+        self._names += Counter()
+        self._names_total -= len(owners)
+        return len(owners) == SLICE
 
     # --- transactions
 
@@ -421,16 +504,31 @@ class SqliteWriter:
 
     def _failed(self, error: sqlite3.Error | None) -> StoreError:
         """Undo the transaction, and return the exception to raise."""
+        name = getattr(error, "sqlite_errorname", "")
         try:
             if self._connection.in_transaction:
                 self._connection.execute("rollback")
-            self._load()
+            if name != "SQLITE_FULL":
+                self._load()
         except sqlite3.Error as further:
             return StoreBroken(f"the store cannot be read after a failure: {further}")
-        name = getattr(error, "sqlite_errorname", "")
+        # The rows that it has counted may not be the committed ones.
+        self._sweep = Sweep(self._connection)
         if name == "SQLITE_FULL":
             return StoreFull(f"the disk is full: {error}")
         return StoreBroken(f"{name or type(error).__name__}: {error}")
+
+
+class _Tail:
+    """End of a topic in a commit."""
+
+    __slots__ = ("count", "last", "number", "size")
+
+    def __init__(self, number: int, last: int) -> None:
+        self.number = number
+        self.last = last
+        self.count = 0
+        self.size = 0
 
 
 class _Group:
@@ -440,33 +538,34 @@ class _Group:
         self.next_id = next_id
         self.last_ts = last_ts
         self.now = now
-        self.rows: list[_Row] = []
-        self.topics: dict[str, Topic] = {}
+        self.values: list[object] = []
+        """Fields of all rows, one row behind the other."""
+        self.tails: dict[str, _Tail] = {}
         self.keys: dict[tuple[int, str], int] = {}
         """Last event of each key in this commit, by topic and key."""
-        self.names: dict[tuple[str, str], tuple[Idempotency, Published]] = {}
+        self.names: dict[tuple[str, str], tuple[PlainName, PlainOutcome]] = {}
+        self.owners: Counter[str] = Counter()
+        """Change of the number of names, by owner."""
+        self.named = 0
+        """Change of the number of names of all owners."""
 
-    def add(self, topic: Topic, drafts: Sequence[Draft]) -> tuple[Published, Topic]:
-        """Add the events of a publication; return its outcome, and the topic after it."""
-        first, number, previous = self.next_id, topic.number, topic.last
-        version = first + len(drafts) - 1
-        times, total = [], 0
-        for id, draft in enumerate(drafts, first):
-            # The clock may have gone back, and events of one request have a time each.
-            self.last_ts = max(self.now, self.last_ts + 1)
-            times.append(self.last_ts)
-            attributes = orjson.dumps(dict(draft.attributes)).decode() if draft.attributes else None
-            size = len(draft.data) + len(draft.content_type) + len(attributes or "")
-            if draft.key is not None:
-                size += len(draft.key.encode())
-                self.keys[number, draft.key] = id
-            self.rows.append(
-                (
-                    *(id, number, previous, version, self.last_ts, OPERATIONS.index(draft.op), draft.key),
-                    *(draft.content_type, attributes, draft.data, size),
-                )
-            )
-            previous, total = id, total + size
-        self.next_id = version + 1
-        changed = replace(topic, last=version, count=topic.count + len(drafts), bytes=topic.bytes + total)
-        return Published(number, topic.last, tuple(range(first, version + 1)), tuple(times)), changed
+    def add(self, tail: _Tail, drafts: Sequence[PlainDraft]) -> PlainOutcome:
+        """Add the events of a publication; return its outcome."""
+        id, number, previous, values = self.next_id, tail.number, tail.last, self.values
+        first, before, version = id, previous, id + len(drafts) - 1
+        # The clock may have gone back, and each event has a time of its own.
+        moment = time = self.now if self.now > self.last_ts else self.last_ts + 1
+        for draft in drafts:
+            values += (id, number, previous, version, time)
+            values += draft
+            if draft[1] is not None:
+                self.keys[number, draft[1]] = id
+            tail.size += draft[5]
+            previous = id
+            id += 1
+            time += 1
+        self.next_id = id
+        self.last_ts = time - 1
+        tail.last = version
+        tail.count += len(drafts)
+        return (0, number, before, first, moment, len(drafts))

@@ -63,6 +63,7 @@ class Topic:
         bytes: size of these events.
         access: its access number, which a revocation raises.
         settings: those of its owner.
+        owner: text that names the owner that made it.
     """
 
     number: int
@@ -75,3 +76,4 @@ class Topic:
     bytes: int
     access: int
     settings: TopicSettings
+    owner: str = ""

@@ -17,7 +17,7 @@ from griphub.store.interface import WHOLE, KeyRange, StoreReader, StoreWriter
 from griphub.store.publication import Condition, Idempotency, Publication, Published, Refused, Repeated
 from griphub.store.topic import Retention, Topic, TopicSettings
 
-__all__ = ["Conformance", "HandClock", "Stores", "published"]
+__all__ = ["Conformance", "HandClock", "Stores", "drafts", "history", "made", "published", "texts", "trim"]
 
 SECOND = 1_000_000
 """Microseconds."""
@@ -56,6 +56,27 @@ def drafts(*texts: str) -> tuple[Draft, ...]:
         else:
             made.append(Draft((value if equals else text).encode(), "text/plain", key if equals else None))
     return tuple(made)
+
+
+def made(writer: StoreWriter, name: str, settings: TopicSettings | None = None) -> Topic:
+    """Make a topic, or change its settings."""
+    result = writer.put_topic(name, settings or TopicSettings())
+    assert result is not None
+    return result[0]
+
+
+def trim(writer: StoreWriter, number: int, keep: int | None = None) -> None:
+    """Do all that the retention of a topic demands; the floor does not pass an id to ``keep``."""
+    while True:
+        floor = writer.wanted_floor(number)
+        if keep is not None:
+            floor = min(floor, keep)
+        before = writer.raise_floor(number, 0)
+        raised = writer.raise_floor(number, floor)
+        while writer.delete_slice(number):
+            pass
+        if raised == before:
+            return
 
 
 def published(writer: StoreWriter, topic: str, *texts: str) -> Published:
@@ -97,7 +118,7 @@ class Conformance:
     @pytest.fixture
     def topic(self, stores: Stores) -> Topic:
         """Return a topic without bounds."""
-        return stores.writer.put_topic("t", TopicSettings())[0]
+        return made(stores.writer, "t")
 
     # --- order and identity
 
@@ -135,11 +156,12 @@ class Conformance:
     def test_ids_are_never_issued_again(self, stores: Stores, topic: Topic) -> None:
         newest = published(stores.writer, "t", "a").ids[0]
         stores.writer.delete_topic("t")
-        while stores.writer.trim(topic.number):
+        assert stores.writer.gone_topics() == [topic.number]
+        while stores.writer.delete_slice(topic.number):
             pass
+        assert stores.writer.gone_topics() == []
         stores.crash()
-        again, made = stores.writer.put_topic("t", TopicSettings())
-        assert made
+        again = made(stores.writer, "t")
         assert again.number != topic.number
         assert again.birth == newest
         assert published(stores.writer, "t", "b").ids[0] > newest
@@ -199,6 +221,45 @@ class Conformance:
         assert isinstance(first, Published)
         assert second == Repeated(first)
 
+    def test_a_name_of_a_deleted_topic_is_forgotten(self, stores: Stores, topic: Topic) -> None:
+        publication = Publication("t", drafts("a"), None, Idempotency("o", "k", b"d"))
+        [first] = stores.writer.append([publication])
+        stores.writer.delete_topic("t")
+        assert stores.writer.append([publication]) == [Refused("unknown")]
+        made(stores.writer, "t")
+        [second] = stores.writer.append([publication])
+        assert isinstance(first, Published)
+        assert isinstance(second, Published)
+        assert second.topic != first.topic
+        assert stores.writer.append([publication]) == [Repeated(second)]
+
+    def test_an_owner_has_so_many_names(self, stores: Stores, topic: Topic) -> None:
+        def named(key: str, owner: str) -> Publication:
+            return Publication("t", drafts(key), None, Idempotency(owner, key, b"d", 10.0, owner, 2))
+
+        outcomes = stores.writer.append([named("1", "o"), named("2", "o"), named("3", "o"), named("1", "p")])
+        assert [type(outcome) for outcome in outcomes] == [Published, Published, Refused, Published]
+        assert outcomes[2] == Refused("names")
+        stores.crash()
+        again, third = stores.writer.append([named("1", "o"), named("3", "o")])
+        assert isinstance(again, Repeated)
+        assert third == Refused("names")
+        stores.clock.now += 11 * SECOND
+        # An expired name gives its place to its repetition, and all are given back when they are forgotten.
+        [renewed] = stores.writer.append([named("1", "o")])
+        assert isinstance(renewed, Published)
+        assert stores.writer.append([named("3", "o")]) == [Refused("names")]
+        assert not stores.writer.forget_names()
+        [fitting] = stores.writer.append([named("3", "o")])
+        assert isinstance(fitting, Published)
+        assert stores.writer.append([named("4", "o")]) == [Refused("names")]
+
+    def test_the_secret_stays(self, stores: Stores) -> None:
+        secret = stores.writer.state().secret
+        assert len(secret) == 32
+        stores.crash()
+        assert stores.reader.state().secret == secret
+
     def test_a_refused_condition_is_not_remembered(self, stores: Stores, topic: Topic) -> None:
         publication = Publication("t", drafts("a"), Condition(5), Idempotency("o", "k", b"d"))
         assert stores.writer.append([publication]) == [Refused("condition", 0)]
@@ -229,6 +290,81 @@ class Conformance:
         assert len(whole) == 15
         assert history(stores.reader, topic, limit=limit) == whole
         assert history(stores.reader, topic, whole[6].id, limit=limit) == whole[7:]
+
+    def test_a_page_ends_between_versions(self, stores: Stores, topic: Topic) -> None:
+        one = published(stores.writer, "t", "a", "b", "c").ids
+        two = published(stores.writer, "t", "d", "e").ids
+        published(stores.writer, "t", "f")
+        for limit, wanted in ((3, "abc"), (4, "abc"), (5, "abcde"), (6, "abcdef")):
+            page = stores.reader.page(topic.number, 0, WHOLE, limit, BIG)
+            assert page is not None
+            assert "".join(texts(page.events)) == wanted
+            assert (page.last, page.more) == ({"abc": one[2], "abcde": two[1], "abcdef": two[1] + 1}[wanted], limit < 6)
+        # A version above the limit is divided, and the next page begins within it.
+        for after, limit, wanted in ((0, 2, "ab"), (one[1], 2, "c"), (one[1], 3, "cde"), (two[0], 1, "e")):
+            page = stores.reader.page(topic.number, after, WHOLE, limit, BIG)
+            assert page is not None
+            assert "".join(texts(page.events)) == wanted
+
+    def test_a_page_of_a_range_ends_between_versions(self, stores: Stores, topic: Topic) -> None:
+        first = published(stores.writer, "t", "a=1", "x=1", "b=1").ids
+        published(stores.writer, "t", "a=2", "x=2", "b=2")
+        page = stores.reader.page(topic.number, 0, KeyRange("a", "c"), 3, BIG)
+        assert page is not None
+        assert (texts(page.events), page.last) == (["a=1", "b=1"], first[2])
+
+    def test_a_narrow_range_of_a_long_topic_takes_several_pages(self, stores: Stores, topic: Topic) -> None:
+        stores.writer.append([Publication("t", drafts(*["x=1"] * 999, "k=1")) for _ in range(41)])
+        pages, after, more = [], 0, True
+        while more:
+            page = stores.reader.page(topic.number, after, KeyRange("k", "l"), 1000, BIG)
+            assert page is not None
+            pages.append(len(page.events))
+            assert page.last == 41_000 or page.last % 1000 == 0
+            after, more = page.last, page.more
+        assert pages == [20, 20, 1]
+
+    def test_events_of_all_topics(self, stores: Stores, topic: Topic) -> None:
+        other = made(stores.writer, "u")
+        first = published(stores.writer, "t", "a", "b").ids
+        second = published(stores.writer, "u", "c", "d").ids
+        page = stores.reader.events_after(0, 100, BIG)
+        assert [number for number, _ in page.events] == [topic.number] * 2 + [other.number] * 2
+        assert texts([event for _, event in page.events]) == ["a", "b", "c", "d"]
+        assert (page.last, page.more) == (second[1], False)
+        page = stores.reader.events_after(0, 3, BIG)
+        assert (len(page.events), page.last, page.more) == (2, first[1], True)
+        page = stores.reader.events_after(0, 100, 1)
+        assert (len(page.events), page.last, page.more) == (1, first[0], True)
+        assert stores.reader.events_after(second[1], 100, BIG).events == ()
+
+    def test_one_event(self, stores: Stores, topic: Topic) -> None:
+        made(stores.writer, "u")
+        [id] = published(stores.writer, "t", "k=1").ids
+        [other] = published(stores.writer, "u", "b").ids
+        assert [stores.reader.event_at(topic.number, id)] == history(stores.reader, topic)
+        assert stores.reader.event_at(topic.number, other) is None
+        assert stores.reader.event_at(topic.number, 99) is None
+
+    def test_the_last_event_of_a_range(self, stores: Stores, topic: Topic) -> None:
+        ids = published(stores.writer, "t", "a=1", "b=1", "no key", "a=2", "c=1").ids
+        last = stores.reader.last_in
+        assert last(topic.number, WHOLE, BIG) == ids[4]
+        assert last(topic.number, WHOLE, ids[2]) == ids[2]
+        assert last(topic.number, KeyRange("a", "b"), BIG) == ids[3]
+        assert last(topic.number, KeyRange("a", "b"), ids[2]) == ids[0]
+        assert last(topic.number, KeyRange("a", "b"), ids[0] - 1) == 0
+        assert last(topic.number, KeyRange(high="c"), BIG) == ids[3]
+        assert last(topic.number, KeyRange(), ids[2]) == ids[1]
+        assert last(topic.number, KeyRange("d"), BIG) == 0
+        assert last(77, WHOLE, BIG) == last(77, KeyRange("a"), BIG) == 0
+
+    def test_the_last_event_of_a_range_behind_many_others(self, stores: Stores, topic: Topic) -> None:
+        ids = published(stores.writer, "t", "a=1", "b=1", "a=2").ids
+        stores.writer.append([Publication("t", drafts(*["x=1"] * 1000)) for _ in range(3)])
+        assert stores.reader.last_in(topic.number, KeyRange("a", "b"), BIG) == ids[2]
+        assert stores.reader.last_in(topic.number, KeyRange("b", "x"), BIG) == ids[1]
+        assert stores.reader.last_in(topic.number, KeyRange("y"), BIG) == 0
 
     def test_a_page_ends_after_so_many_bytes_but_has_an_event(self, stores: Stores, topic: Topic) -> None:
         published(stores.writer, "t", "x" * 1000, "y" * 1000, "z" * 1000)
@@ -321,9 +457,8 @@ class Conformance:
     # --- retention
 
     def trim(self, stores: Stores, topic: Topic, retention: Retention, keep: int | None = None) -> Topic:
-        stores.writer.put_topic(topic.name, TopicSettings(retention))
-        while stores.writer.trim(topic.number, keep):
-            pass
+        made(stores.writer, topic.name, TopicSettings(retention))
+        trim(stores.writer, topic.number, keep)
         found = stores.reader.topic(topic.name)
         assert found is not None
         return found
@@ -351,16 +486,44 @@ class Conformance:
 
     def test_a_long_topic_is_deleted_in_slices_behind_its_floor(self, stores: Stores, topic: Topic) -> None:
         stores.writer.append([Publication("t", drafts(*map(str, range(1000)))) for _ in range(2)])
-        stores.writer.put_topic("t", TopicSettings(Retention(events=1)))
-        assert stores.writer.trim(topic.number)
+        made(stores.writer, "t", TopicSettings(Retention(events=1)))
+        floor = stores.writer.wanted_floor(topic.number)
+        assert floor == 1999
+        before = stores.reader.topic("t")
+        assert before is not None
+        assert (before.floor, before.count) == (0, 2000), "a demand changes nothing"
+        assert stores.writer.raise_floor(topic.number, floor) is not None
+        raised = stores.reader.topic("t")
+        assert raised is not None
+        assert (raised.floor, raised.count) == (1999, 2000), "the floor is committed before anything is deleted"
+        assert stores.writer.wanted_floor(topic.number) == 1999
+        assert stores.writer.delete_slice(topic.number)
         found = stores.reader.topic("t")
         assert found is not None
-        assert found.floor == 1999, "the floor is raised before anything is deleted"
-        assert 1 < found.count < 2000
+        assert 1500 <= found.count < 2000
         stores.crash()
-        while stores.writer.trim(topic.number):
+        while stores.writer.delete_slice(topic.number):
             pass
         assert texts(history(stores.reader, topic)) == ["999"]
+
+    def test_a_topic_far_beyond_its_bounds_is_trimmed_in_steps(self, stores: Stores, topic: Topic) -> None:
+        for _ in range(6):
+            stores.writer.append([Publication("t", drafts(*map(str, range(1000)))) for _ in range(2)])
+        for compact in (True, False):
+            trimmed = self.trim(stores, topic, Retention(events=7, compact=compact))
+            assert trimmed.floor == 12_000 - 7
+        assert len(history(stores.reader, topic)) == 7
+
+    def test_an_unknown_topic_has_no_floor(self, stores: Stores) -> None:
+        assert stores.writer.wanted_floor(77) == 0
+        assert stores.writer.raise_floor(77, 5) is None
+        assert not stores.writer.delete_slice(77)
+
+    def test_a_floor_does_not_pass_the_newest_event(self, stores: Stores, topic: Topic) -> None:
+        [newest] = published(stores.writer, "t", "a").ids
+        raised = stores.writer.raise_floor(topic.number, newest + 100)
+        assert raised is not None
+        assert raised.floor == newest
 
     def test_a_lease_holds_the_floor(self, stores: Stores, topic: Topic) -> None:
         ids = [published(stores.writer, "t", str(number)).ids[0] for number in range(10)]
@@ -400,12 +563,13 @@ class Conformance:
 
     def test_settings_change_and_are_kept(self, stores: Stores) -> None:
         settings = TopicSettings(Retention(1.5, 2, 3, True), "none", 5.0, {"team": "a"})
-        first, made = stores.writer.put_topic("x", settings)
-        assert made
+        first = stores.writer.put_topic("x", settings, "owner")
+        assert first is not None
+        assert first[1]
         stores.crash()
-        again, made = stores.writer.put_topic("x", TopicSettings())
-        assert not made
-        assert again.number == first.number
+        again = stores.writer.put_topic("x", TopicSettings(), "another")
+        assert again is not None
+        assert again == (dataclasses.replace(first[0], settings=again[0].settings), False)
         stores.writer.put_topic("x", settings)
         found = stores.reader.topic("x")
         assert found is not None
@@ -415,6 +579,21 @@ class Conformance:
             5.0,
             {"team": "a"},
         )
+
+    def test_an_owner_has_so_many_topics(self, stores: Stores) -> None:
+        put = stores.writer.put_topic
+        assert put("a", TopicSettings(), "o", 2) is not None
+        assert put("b", TopicSettings(), "o", 2) is not None
+        stores.crash()
+        put = stores.writer.put_topic
+        assert put("c", TopicSettings(), "o", 2) is None
+        assert put("a", TopicSettings(progress=1.0), "o", 2) is not None, "settings may change"
+        assert put("c", TopicSettings(), "p", 2) is not None
+        stores.writer.delete_topic("a")
+        made_again = put("d", TopicSettings(), "o", 2)
+        assert made_again is not None
+        assert stores.reader.topic("d") == made_again[0]
+        assert made_again[0].owner == "o"
 
     def test_topics_are_listed_in_order(self, stores: Stores) -> None:
         for name in ("b", "a/1", "c", "a"):

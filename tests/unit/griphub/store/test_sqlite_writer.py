@@ -15,7 +15,7 @@ from griphub.store.publication import Idempotency, Publication, Published, Refus
 from griphub.store.sqlite_reader import SqliteReader
 from griphub.store.sqlite_writer import SqliteWriter
 from griphub.store.topic import Retention, TopicSettings
-from tests.support.store_conformance import Conformance, HandClock, drafts, history, published, texts
+from tests.support.store_conformance import Conformance, HandClock, drafts, history, made, published, texts, trim
 
 
 class SqliteStores:
@@ -114,7 +114,7 @@ class TestFullDisk:
         return int(stores.writer._connection.execute("pragma page_count").fetchone()[0])
 
     def test_nothing_of_a_group_is_stored(self, stores: SqliteStores) -> None:
-        topic, _ = stores.writer.put_topic("t", TopicSettings())
+        topic = made(stores.writer, "t")
         published(stores.writer, "t", "before")
         state = stores.writer.state()
         self.limit(stores, self.pages(stores) + 2)
@@ -133,14 +133,14 @@ class TestFullDisk:
         stores.writer.close()
         stores.writer = stores.open(ballast=1_000_000)
         try:
-            topic, _ = stores.writer.put_topic("t", TopicSettings(Retention(events=1)))
+            topic = made(stores.writer, "t", TopicSettings(Retention(events=1)))
             published(stores.writer, "t", "a", "b", "c")
             stores.writer.make_room()
             # Its space is gone to another program.
             (tmp_path / "hub.db.ballast").mkdir()
             with pytest.raises(StoreFull, match="until retention"):
                 stores.writer.append([Publication("t", drafts("d"))])
-            assert not stores.writer.trim(topic.number)
+            trim(stores.writer, topic.number)
             assert texts(history(stores.reader, topic)) == ["c"]
             (tmp_path / "hub.db.ballast").rmdir()
             published(stores.writer, "t", "d")
@@ -154,7 +154,7 @@ class TestFailures:
     def test_a_failure_at_any_statement_stores_nothing(
         self, stores: SqliteStores, statement: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        topic, _ = stores.writer.put_topic("t", TopicSettings())
+        topic = made(stores.writer, "t")
         published(stores.writer, "t", "a")
         state, connection = stores.writer.state(), stores.writer._connection
         stores.writer._connection = Failing(connection, statement)  # type: ignore[assignment]

@@ -1,0 +1,196 @@
+"""Plain forms of the records of a store: tuples of texts, numbers and bytes, as they cross between processes.
+
+A writer takes thousands of publications in each commit; a tuple is a tenth of the work that a record is. The forms are
+those of ``marshal``: no enumerations, no records, no mappings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+import orjson
+
+from griphub.store.cursor import EpochInterval
+from griphub.store.event import NO_ATTRIBUTES, Draft, Event, Operation, size_of
+from griphub.store.interface import Page, SnapshotPage, StorePage, StoreState
+from griphub.store.publication import Outcome, Publication, Published, Refused, Repeated
+from griphub.store.topic import Retention, Topic, TopicSettings
+
+__all__ = [
+    "EVENT_COLUMNS",
+    "OPERATIONS",
+    "TOPIC_COLUMNS",
+    "PlainDraft",
+    "PlainName",
+    "PlainOutcome",
+    "PlainPublication",
+    "Row",
+    "event_of",
+    "outcome_of",
+    "page_of",
+    "plain_draft",
+    "plain_publication",
+    "plain_state",
+    "plain_topic",
+    "settings_json",
+    "settings_of",
+    "snapshot_page_of",
+    "state_of",
+    "store_page_of",
+    "topic_of",
+]
+
+OPERATIONS: Final[tuple[Operation, ...]] = ("put", "delete")
+"""Operations by their number in the plain form."""
+
+TOPIC_COLUMNS: Final = "t, name, birth, floor, floor_time, last, count, bytes, access, settings, owner"
+EVENT_COLUMNS: Final = "id, prev, ver, ts, data, ctype, key, op, attrs, size"
+
+Row = tuple[Any, ...]
+"""Row of a query, with ``TOPIC_COLUMNS`` or ``EVENT_COLUMNS``."""
+
+PlainDraft = tuple[int, str | None, str, str | None, bytes, int]
+"""Number of the operation, key, content type, attributes as JSON, content, size."""
+
+PlainName = tuple[str, str, bytes, float, str, int | None]
+"""Fields of ``Idempotency``, in order."""
+
+PlainPublication = tuple[str, Sequence[PlainDraft], tuple[int, str | None] | None, PlainName | None]
+"""Fields of ``Publication``, in order."""
+
+PlainOutcome = tuple[Literal[0, 1], int, int, int, int, int] | tuple[Literal[2], str, int]
+"""0 published or 1 repeated: topic, id before the first, first id, first time, number of events. 2 refused: kind, id of
+the last event."""
+
+
+def plain_draft(draft: Draft) -> PlainDraft:
+    """Return the plain form of a ``draft``."""
+    attributes = orjson.dumps(dict(draft.attributes)).decode() if draft.attributes else None
+    return (
+        0 if draft.op == "put" else 1,
+        draft.key,
+        draft.content_type,
+        attributes,
+        draft.data,
+        size_of(draft),
+    )
+
+
+def plain_publication(publication: Publication) -> PlainPublication:
+    """Return the plain form of a ``publication``."""
+    condition, name = publication.condition, publication.idempotency
+    return (
+        publication.topic,
+        [plain_draft(draft) for draft in publication.drafts],
+        None if condition is None else (condition.last, condition.key),
+        None if name is None else (name.scope, name.key, name.digest, float(name.expires), name.owner, name.owner_max),
+    )
+
+
+def outcome_of(plain: PlainOutcome) -> Outcome:
+    """Return the outcome of a ``plain`` form."""
+    if plain[0] == 2:
+        _, kind, last = plain
+        return Refused(kind, last)  # type: ignore[arg-type]
+    repeated, topic, previous, first, time, count = plain
+    if count == 1:
+        published = Published(topic, previous, (first,), (time,))
+    else:
+        published = Published(topic, previous, tuple(range(first, first + count)), tuple(range(time, time + count)))
+    return Repeated(published) if repeated else published
+
+
+def topic_of(row: Row) -> Topic:
+    """Return the topic of a ``row`` with ``TOPIC_COLUMNS``."""
+    number, name, birth, floor, floor_time, last, count, size, access, settings, owner = row
+    return Topic(number, name, birth, floor, floor_time, last, count, size, access, settings_of(settings), owner)
+
+
+def plain_topic(topic: Topic) -> Row:
+    """Return the plain form of a ``topic``: a row with ``TOPIC_COLUMNS``."""
+    return (
+        *(topic.number, topic.name, topic.birth, topic.floor, topic.floor_time, topic.last, topic.count),
+        *(topic.bytes, topic.access, settings_json(topic.settings), topic.owner),
+    )
+
+
+def settings_of(text: str) -> TopicSettings:
+    """Return the settings of a topic.
+
+    Args:
+        text: as the table has them.
+
+    Raises:
+        TypeError: a field is unknown.
+        ValueError: it is no JSON.
+    """
+    settings = orjson.loads(text)
+    retention = Retention(**settings.pop("retention"))
+    labels = MappingProxyType(settings.pop("labels"))
+    return TopicSettings(retention=retention, labels=labels, **settings)
+
+
+def settings_json(settings: TopicSettings) -> str:
+    """Return the ``settings`` of a topic as the table has them."""
+    retention = settings.retention
+    return orjson.dumps(
+        {
+            "retention": {
+                "age": retention.age,
+                "events": retention.events,
+                "bytes": retention.bytes,
+                "compact": retention.compact,
+            },
+            "store": settings.store,
+            "progress": settings.progress,
+            "labels": dict(settings.labels),
+        }
+    ).decode()
+
+
+def event_of(row: Row) -> Event:
+    """Return the event of a ``row`` with ``EVENT_COLUMNS``."""
+    id, previous, version, moment, data, content_type, key, op, attributes, _ = row
+    return Event(
+        id,
+        previous,
+        version,
+        moment,
+        data,
+        content_type,
+        key,
+        OPERATIONS[op],
+        NO_ATTRIBUTES if attributes is None else MappingProxyType(orjson.loads(attributes)),
+    )
+
+
+def plain_state(state: StoreState) -> Row:
+    """Return the plain form of a ``state``."""
+    intervals = [(each.epoch, each.first, each.last) for each in state.intervals]
+    return (state.epoch, intervals, state.newest, state.newest_time, state.secret)
+
+
+def state_of(plain: Row) -> StoreState:
+    """Return the state of a ``plain`` form."""
+    epoch, intervals, newest, newest_time, secret = plain
+    return StoreState(epoch, tuple([EpochInterval(*each) for each in intervals]), newest, newest_time, secret)
+
+
+def page_of(plain: Row) -> Page:
+    """Return the page of a ``plain`` form: topic, events, last id, whether there are more."""
+    topic, rows, last, more = plain
+    return Page(topic_of(topic), tuple(map(event_of, rows)), last, more)
+
+
+def snapshot_page_of(plain: Row) -> SnapshotPage:
+    """Return the page of a ``plain`` form: topic, events, next key."""
+    topic, rows, next_key = plain
+    return SnapshotPage(topic_of(topic), tuple(map(event_of, rows)), next_key)
+
+
+def store_page_of(plain: Row) -> StorePage:
+    """Return the page of a ``plain`` form: pairs of topic number and event, last id, whether there are more."""
+    rows, last, more = plain
+    return StorePage(tuple([(row[0], event_of(row[1:])) for row in rows]), last, more)
