@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
-from griphub.access.rights import Rights
+from griphub.access.quota import LimitReached
+from griphub.access.rights import Right, Rights
 from griphub.access.tokens import BadToken, token_of
 from griphub.api.context import Context
 from griphub.api.keys import Keys
 from griphub.api.openapi import OPENAPI
-from griphub.api.problem import Problem
-from griphub.api.publishing import Publishing, store_failure
+from griphub.api.problem import Problem, limited
+from griphub.api.publishing import Publishing, Reply, store_failure
 from griphub.api.query import nothing_else, publish_query
 from griphub.api.reading import Reading
 from griphub.api.request import Answer, Request, problem_answer
@@ -23,10 +26,10 @@ from griphub.api.websockets import EVENTS_TYPE, WebSockets, expired
 from griphub.processes.readers import ReadersBusy
 from griphub.store.errors import StoreError
 from griphub.store.topic import TopicSettings
-from griphub.topics.names import check_key, check_topic_name
+from griphub.topics.names import check_key, check_topic
 from gripproxy.grip.errors import ClientError
 from gripproxy.grip.signature import Key, verify
-from gripproxy.process.log import log
+from gripproxy.process.log import ERROR, log
 
 __all__ = ["HubApplication"]
 
@@ -78,7 +81,7 @@ class HubApplication:
             signature = request.header(b"grip-sig") or b""
             if self._proxy_key is None or not verify(signature, self._proxy_key, int(self._context.wall())):
                 raise Problem(403, "forbidden", "this port is for a GRIP proxy: Grip-Sig is missing or not valid")
-        if request.target.path[0] in ("topics",):
+        if request.target.path[0] == "topics":
             self._rights(request)
 
     def start(self, request: Request, connection: HubConnection) -> None:
@@ -103,22 +106,31 @@ class HubApplication:
             text = f"{REQUESTS_MAX} requests are being carried out: repeat it later"
             reply(problem_answer(Problem(503, "unavailable", text, headers=[("Retry-After", "1")])))
             return
-        task = self._loop.create_task(self._finish(request, work, reply))
+        task = self._loop.create_task(self._finish(work, reply))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._ended, request, reply))
 
     @property
     def busy(self) -> int:
         """Requests that are being carried out."""
         return len(self._tasks)
 
-    async def _finish(self, request: Request, work: Awaitable[Answer], reply: Any) -> None:
+    def _ended(self, request: Request, reply: Reply, task: asyncio.Task[None]) -> None:
+        """Answer a request whose work has failed by a fault of the hub."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            trace = "".join(traceback.format_exception(error))
+            log.write(ERROR, "hub: request failed: method=%s target=%s", request.method, request.raw_target, trace=trace)
+            reply(problem_answer(Problem(500, "internal", "the hub has a fault, which is in its log")))
+
+    async def _finish(self, work: Awaitable[Answer], reply: Reply) -> None:
         try:
             answer = await work
         except Problem as problem:
             answer = problem_answer(problem)
-        except ClientError as error:
-            answer = problem_answer(Problem(400, "bad-request", str(error)))
+        except LimitReached as error:
+            answer = problem_answer(limited(str(error), error.name, error.limit))
         except ReadersBusy as error:
             answer = problem_answer(
                 Problem(
@@ -128,16 +140,15 @@ class HubApplication:
                     headers=[("Retry-After", "1")],
                 )
             )
+        except ClientError as error:
+            answer = problem_answer(Problem(400, "bad-request", str(error)))
         except StoreError as error:
             answer = store_failure(error)
-        except Exception as error:
-            log.error("hub: request failed: method=%s target=%s", request.method, request.raw_target, exc_info=error)
-            answer = problem_answer(Problem(500, "unavailable", "the hub has a fault: see its log"))
         reply(answer)
 
     # --- what is asked for
 
-    def _begin(self, request: Request, reply: Any) -> Coroutine[Any, Any, Answer] | None:
+    def _begin(self, request: Request, reply: Reply) -> Coroutine[Any, Any, Answer] | None:
         """Return the work for a request; None if ``reply`` is called by the commit."""
         match request.target.path:
             case ("topics", name, *rest):
@@ -158,9 +169,9 @@ class HubApplication:
         raise Problem(404, "not-found", "there is no such path: see /openapi.json")
 
     def _topic(
-        self, request: Request, name: str, rest: tuple[str, ...], reply: Any
+        self, request: Request, name: str, rest: tuple[str, ...], reply: Reply
     ) -> Coroutine[Any, Any, Answer] | None:
-        check_topic_name(name)
+        check_topic(name)
         method = b"GET" if request.method == b"HEAD" else request.method
         socket = request.header(b"content-type") == EVENTS_TYPE.encode()
         if socket and rest == ("events",) and not request.body.startswith(b"OPEN"):
@@ -215,7 +226,7 @@ class HubApplication:
             return self._topics.patch(request, name, rights)
         return self._topics.delete(name)
 
-    def _publish(self, request: Request, name: str, rights: Rights, reply: Any) -> Coroutine[Any, Any, Answer] | None:
+    def _publish(self, request: Request, name: str, rights: Rights, reply: Reply) -> Coroutine[Any, Any, Answer] | None:
         self._may(rights, "publish", name)
         query = publish_query(request.target.query)
         if self._context.topics.named(name) is None and self._topics.made_by_publishing(name):
@@ -227,7 +238,7 @@ class HubApplication:
         return None
 
     def _key(
-        self, request: Request, name: str, key: str, rights: Rights, reply: Any
+        self, request: Request, name: str, key: str, rights: Rights, reply: Reply
     ) -> Coroutine[Any, Any, Answer] | None:
         method = request.method
         if method in (b"GET", b"HEAD"):
@@ -242,7 +253,7 @@ class HubApplication:
         act(request, name, key, rights, reply)
         return None
 
-    async def _after_making(self, name: str, rights: Rights, act: Any) -> Answer:
+    async def _after_making(self, name: str, rights: Rights, act: Callable[[Reply], None]) -> Answer:
         """Make a topic, then publish; return the answer of the publication."""
         if self._context.topics.named(name) is None:
             await self._topics.make(name, rights, TopicSettings())
@@ -256,15 +267,15 @@ class HubApplication:
         context, config = self._context, self._context.config
         try:
             token = token_of(request.headers, request.target.query, config.hub_cookie, config.hub_origins)
-            return context.verifier.rights(token, context.wall())
+            return context.verifier.anonymous if token is None else context.verifier.rights(token, context.wall())
         except BadToken as error:
             raise Problem(
                 401, "unauthorized", str(error), headers=[("WWW-Authenticate", 'Bearer realm="hub"')]
             ) from error
 
-    def _may(self, rights: Rights, right: str, name: str) -> None:
+    def _may(self, rights: Rights, right: Right, name: str) -> None:
         if not rights.may(right, name):
-            if rights.anonymous:
+            if rights is self._context.verifier.anonymous:
                 text = f"{right} on {name!r} needs a token: send Authorization: Bearer TOKEN"
                 raise Problem(401, "unauthorized", text, headers=[("WWW-Authenticate", 'Bearer realm="hub"')])
             raise Problem(403, "forbidden", f"the token has no right to {right} on {name!r}")

@@ -62,7 +62,8 @@ class Follower:
         position: whether ``after`` is a position that the proxy names: the tail of the channel is never gone.
         link_base: relative path from the request to the links of the hub.
         limit: events that are still to be given; 0 for no limit.
-        until: id at which the reading ends; 0 to follow.
+        until: id at which the reading ends; None to follow.
+        gone: whether the place that was asked for is not retained, and ``after`` replaces it, with a report.
     """
 
     topic: Topic
@@ -75,7 +76,8 @@ class Follower:
     position: bool = False
     link_base: str = "../../follow/"
     limit: int = 0
-    until: int = 0
+    until: int | None = None
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +119,11 @@ class Following:
             Problem: 410, the place is not retained; 429, a bound was reached; 503.
         """
         context, fanout = self._context, self._context.fanout
-        held = None if follower.until else self._enter(follower)
+        held = None if follower.until is not None else self._enter(follower)
         tail = None if held is None else held.tail
         # In the middle of a publication with very many ranges, this range may be done already.
         newest = fanout.newest if tail is None else max(fanout.newest, tail)
-        until = min(follower.until, newest) if follower.until else newest
+        until = newest if follower.until is None else min(follower.until, newest)
         if follower.limit:
             limit = min(limit, follower.limit)
         number, after, lost = follower.topic.number, follower.after, b""
@@ -145,6 +147,8 @@ class Following:
             lost = orjson.dumps({"type": "truncated", **self._loss(page.topic)})
         else:
             raise Problem(503, "unavailable", "the floor of the topic moves faster than it is read: repeat the request")
+        if follower.gone and not lost:
+            lost = orjson.dumps({"type": "truncated", **self._loss(page.topic)})
         if held is not None and held.last_event == UNKNOWN:
             await self._look_up(held, newest)
         return _Part(page, tail, lost)
@@ -196,11 +200,11 @@ class Following:
         self._context.counters.replays += 1
         left = follower.limit - page.count if follower.limit else 0
         ended = bool(follower.limit) and left <= 0
-        if (page.more and not ended) or (not follower.until and not ended and len(body) > HELD_MAX):
-            following = replace(follower, after=page.last, limit=left, truncated=False)
+        if (page.more and not ended) or (follower.until is None and not ended and len(body) > HELD_MAX):
+            following = replace(follower, after=page.last, limit=left, truncated=False, gone=False)
             link = self._link(following, page.topic, position=page.last)
             headers.append(("Grip-Link", f"<{link}>; rel=next"))
-        elif not follower.until and not ended:
+        elif follower.until is None and not ended:
             assert part.tail is not None
             headers += self._hold(follower, page.topic, part.tail)
         return Answer(200, body, TYPES[form], headers)
@@ -230,7 +234,7 @@ class Following:
             keys=(follower.keys.low, follower.keys.high, follower.keys.keyed),
             expires=follower.rights_end,
             position=position,
-            until=follower.until if position is not None else 0,
+            until=(follower.until or 0) if position is not None else 0,
             limit=follower.limit if position is not None else 0,
         )
         return follower.link_base + sign(capability, self._context.state.secret)

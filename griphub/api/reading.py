@@ -123,29 +123,43 @@ class Reading:
         Raises:
             Problem: the request is refused.
         """
+        if request.header(b"last-event-id") == b"resync":
+            # The page was told to read a snapshot; this ends its EventSource.
+            return Answer(204, b"", "")
         query = read_query(request.target.query)
         form = accepted_representation(request.headers)
-        if request.header(b"last-event-id") == b"resync":
-            return Answer(204, b"", "")
-        follow = query.follow
-        if follow is None:
-            follow = form is Representation.SSE and query.until is None and query.limit is None
-        owner = owner_key(rights.owner)
+        try:
+            follower = await self._follower(request, query, form, topic, rights)
+            if form is not Representation.POLL:
+                return await self._following.stream(follower)
+            if query.wait is not None:
+                return await self._following.poll(follower, query.wait)
+            return await self._page(request, follower, query)
+        except Problem as problem:
+            if problem.status == 410 and form is Representation.SSE:
+                return self._following.resync_stream(problem, form)
+            raise
+
+    async def _follower(
+        self, request: Request, query: ReadQuery, form: Representation, topic: Topic, rights: Rights
+    ) -> Follower:
+        """Return what a request asks for, with its place as an id."""
+        owner, gone = owner_key(rights.owner), False
         try:
             after, position = await self.start(request, query, topic, owner)
         except Problem as problem:
-            if problem.status != 410 or form is not Representation.SSE:
-                if problem.status != 410 or not query.truncated:
-                    raise
-            if not query.truncated:
-                return self._following.resync_stream(problem, Representation.SSE)
-            after, position = 0, False
-        until = 0
+            if problem.status != 410 or not query.truncated:
+                raise
+            after, position, gone = 0, False, True
+        follow = query.follow
+        if follow is None:
+            follow = form is Representation.SSE and query.until is None and query.limit is None
+        until: int | None = None
         if query.until is not None:
             until = await self._context.readers.id_at(topic.number, query.until, owner=owner)
         elif not follow and query.wait is None:
             until = self._context.fanout.newest
-        follower = Follower(
+        return Follower(
             topic,
             query.keys,
             form,
@@ -156,26 +170,13 @@ class Reading:
             position=position,
             until=until,
             limit=query.limit or 0,
+            gone=gone,
         )
-        if form is Representation.POLL:
-            if query.wait is not None:
-                return await self._following.poll(follower, query.wait)
-            return await self._page(request, follower, query)
-        try:
-            return await self._following.stream(follower)
-        except Problem as problem:
-            if problem.status == 410 and form is Representation.SSE:
-                return self._following.resync_stream(problem, form)
-            raise
 
     async def _page(self, request: Request, follower: Follower, query: ReadQuery) -> Answer:
-        if follower.until == 0:
-            # The topic has no event up to the time that was asked for.
-            body, last, more, lost = b"", follower.after, False, b""
-        else:
-            limit = query.limit if query.limit is not None else JSON_PAGE
-            part = await self._following.read(dataclasses.replace(follower, limit=0), limit, PAGE_BYTES)
-            body, last, more, lost = part.page.body, part.page.last, part.page.more, part.lost
+        limit = query.limit if query.limit is not None else JSON_PAGE
+        part = await self._following.read(dataclasses.replace(follower, limit=0), limit, PAGE_BYTES)
+        body, last, more, lost = part.page.body, part.page.last, part.page.more, part.lost
         cursor = self._context.epochs.cursor(last)
         etag = f'"{follower.after}-{last}-{int(more)}"'
         headers = [("ETag", etag), ("Cache-Control", "no-cache")]
@@ -223,7 +224,7 @@ class Reading:
                 position=position,
                 link_base="",
                 limit=capability.limit,
-                until=capability.until,
+                until=capability.until or None,
             )
             return await self._following.stream(follower)
         except Problem as problem:

@@ -1,0 +1,134 @@
+"""Metrics of the hub in the text format of Prometheus, and health checks (docs/hub.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from griphub.api.context import Context
+from griphub.api.problem import Problem
+from griphub.api.request import Answer, Request, problem_answer
+from griphub.api.server import HubConnection
+from griphub.notify.control_client import ControlClient
+from griphub.notify.outbox import Outbox
+
+__all__ = ["HubMetrics", "MetricsApplication"]
+
+TOPICS_MAX: Final = 100
+"""Topics with figures of their own: those with the most events; the others are one sum."""
+
+TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class HubMetrics:
+    """All figures of the hub.
+
+    Args:
+        context: parts of the hub.
+        outbox: items on their way to the handler.
+        control: connection to the handler.
+    """
+
+    def __init__(self, context: Context, outbox: Outbox, control: ControlClient) -> None:
+        self._context = context
+        self._outbox = outbox
+        self._control = control
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def text(self) -> bytes:
+        """Return all metrics."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics, for prometheus_client."""
+        context, counters = self._context, self._context.counters
+        totals = (
+            ("published_events", "Events stored", counters.published),
+            ("published_bytes", "Bytes of the contents of events stored", counters.published_bytes),
+            ("repeated_publications", "Publications answered by an earlier outcome", counters.repeated),
+            ("pages", "Pages of history and replay read", counters.pages),
+            ("replays", "Answers that began or continued a follower", counters.replays),
+            ("gone", "Requests for places that are not retained", counters.gone),
+            ("resyncs", "Streams and WebSockets ended by a resync", counters.resyncs),
+            ("items", "Items made for followers, hints included", context.fanout.items),
+            ("hints", "Hints made in place of events", context.fanout.hints),
+            ("handler_requests", "Requests that the handler accepted", self._control.requests),
+            ("handler_failures", "Requests refused by the handler, and connections that ended", self._control.failures),
+            ("handler_overflows", "Times at which too many items waited for the handler", self._outbox.overflows),
+        )
+        for name, text, value in totals:
+            yield CounterMetricFamily(f"gripproxy_hub_{name}", text, value=value)
+        gauges = (
+            ("topics", "Topics", len(context.topics)),
+            ("channels", "Channels with followers", len(context.index)),
+            ("channels_held", "Channels that the handler has subscribers of", context.index.subscribers),
+            ("handler_waiting_bytes", "Bytes of items that wait for the handler", self._outbox.waiting),
+            ("handler_missed_channels", "Channels that will get a hint", self._outbox.missed),
+            ("newest_id", "Id up to which followers have items", context.fanout.newest),
+        )
+        for name, text, value in gauges:
+            yield GaugeMetricFamily(f"gripproxy_hub_{name}", text, value=value)
+        yield self._answers()
+        yield self._topics()
+        yield self._commits()
+
+    def _answers(self) -> Metric:
+        family = CounterMetricFamily("gripproxy_hub_answers", "Answers by status", labels=["code"])
+        for status, count in sorted(self._context.counters.answers.items()):
+            family.add_metric([str(status)], count)
+        return family
+
+    def _topics(self) -> Metric:
+        """Return events by topic: the busiest ones, and the sum of the others."""
+        family = CounterMetricFamily("gripproxy_hub_topic_events", "Events stored by topic", labels=["topic"])
+        counts = self._context.counters.topics
+        shown = 0
+        for number, count in counts.most_common(TOPICS_MAX):
+            topic = self._context.topics.numbered(number)
+            if topic is not None:
+                family.add_metric([topic.name], count)
+                shown += count
+        family.add_metric([""], self._context.counters.published - shown)
+        return family
+
+    def _commits(self) -> Metric:
+        times = self._context.writer.commit_times
+        return HistogramMetricFamily(
+            "gripproxy_hub_commit_seconds",
+            "Time from a publication's request to its durable commit",
+            buckets=times.buckets(),
+            sum_value=times.sum,
+        )
+
+
+class MetricsApplication:
+    """Answers on the metrics port of the hub: metrics, ``/healthz`` and ``/readyz``.
+
+    Args:
+        metrics: the metrics.
+        unready: returns why requests are not served; empty if they are.
+    """
+
+    def __init__(self, metrics: HubMetrics, unready: Callable[[], str]) -> None:
+        self._metrics = metrics
+        self._unready = unready
+
+    def admits(self, request: Request, *, private: bool) -> None:
+        """Admit every ``request``; ``private`` is ignored."""
+
+    def start(self, request: Request, connection: HubConnection) -> None:
+        """Answer ``request`` on ``connection``."""
+        if request.method not in (b"GET", b"HEAD"):
+            problem = Problem(405, "method", "the method here must be GET", headers=[("Allow", "GET, HEAD")])
+            connection.answer(problem_answer(problem))
+        elif request.target.path == ("healthz",):
+            connection.answer(Answer(200, b"ok\n", "text/plain"))
+        elif request.target.path == ("readyz",):
+            reason = self._unready()
+            connection.answer(Answer(503 if reason else 200, f"{reason or 'ready'}\n".encode(), "text/plain"))
+        else:
+            connection.answer(Answer(200, self._metrics.text(), TYPE))

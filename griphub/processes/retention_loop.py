@@ -1,0 +1,109 @@
+"""Retention loop: raises the floors of topics, and deletes what is below them, a slice at a time.
+
+Before a floor passes the tail of a channel, the tail is moved up to the newest event, so that a client that has
+everything is never found below the floor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from griphub.processes.writer import WriterProcess
+from griphub.store.errors import StoreError
+from griphub.store.topic import Topic
+from griphub.topics.channel_index import ChannelIndex
+from griphub.topics.fanout import FanOut
+from griphub.topics.leases import SnapshotLeases
+from griphub.topics.topic_table import TopicTable
+from gripproxy.process.log import log
+
+__all__ = ["INTERVAL", "RetentionLoop"]
+
+INTERVAL: Final = 1.0
+"""Seconds between two rounds over all topics."""
+
+ROUND_MAX: Final = 500
+"""Topics of a round: with very many, a topic is looked at every few rounds."""
+
+
+class RetentionLoop:
+    """Carries out the retention of all topics.
+
+    Args:
+        writer: writing process of the store.
+        topics: all topics.
+        index: channels with followers.
+        fanout: moves tails.
+        leases: versions that are being read.
+        now: monotonic time in seconds.
+    """
+
+    def __init__(
+        self,
+        writer: WriterProcess,
+        topics: TopicTable,
+        index: ChannelIndex,
+        fanout: FanOut,
+        leases: SnapshotLeases,
+        now: Callable[[], float],
+    ) -> None:
+        self._writer = writer
+        self._topics = topics
+        self._index = index
+        self._fanout = fanout
+        self._leases = leases
+        self._now = now
+        self._next = 0
+        """Place in the list of topics at which the next round begins."""
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        while True:
+            await asyncio.sleep(INTERVAL)
+            try:
+                await self.round()
+            except StoreError as error:
+                log.warning("hub: retention waits: reason=%s", error)
+
+    async def round(self) -> None:
+        """Carry out the retention of the next topics, and of deleted ones.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        bounded = [topic for topic in self._topics if _bounded(topic)]
+        if self._next >= len(bounded):
+            self._next = 0
+        part = bounded[self._next : self._next + ROUND_MAX]
+        self._next += ROUND_MAX
+        for topic in part:
+            await self._retain(topic)
+        for number in await self._writer.gone_topics():
+            while await self._writer.delete_slice(number):
+                await asyncio.sleep(0)
+        while await self._writer.forget_names():
+            await asyncio.sleep(0)
+
+    async def _retain(self, topic: Topic) -> None:
+        wanted = await self._writer.wanted_floor(topic.number)
+        keep = self._leases.keep(topic.number, self._now())
+        if keep is not None:
+            wanted = min(wanted, keep)
+        if wanted > topic.floor:
+            for held in self._index.of_topic(topic.number):
+                if held.tail < wanted:
+                    self._fanout.move(held)
+            raised = await self._writer.raise_floor(topic.number, wanted)
+            if raised is None or self._topics.numbered(topic.number) is None:
+                return
+            self._topics.set(raised)
+        while await self._writer.delete_slice(topic.number):
+            # Publications come between two slices.
+            await asyncio.sleep(0)
+
+
+def _bounded(topic: Topic) -> bool:
+    retention = topic.settings.retention
+    return retention.age is not None or retention.events is not None or retention.bytes is not None

@@ -1,0 +1,324 @@
+"""Composition root of the hub process: makes its objects, opens them in order, and closes them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import itertools
+import pathlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import uvloop
+import zmq
+
+from griphub.access.patterns import Patterns
+from griphub.access.quota import Limit, Quotas
+from griphub.access.tokens import TokenVerifier, key_of
+from griphub.api.application import HubApplication
+from griphub.api.context import Context, HubCounters
+from griphub.api.feed import Feed
+from griphub.api.follow import Following
+from griphub.api.keys import Keys
+from griphub.api.metrics import HubMetrics, MetricsApplication
+from griphub.api.publishing import Publishing
+from griphub.api.reading import Reading
+from griphub.api.server import HubServer, ServerLimits
+from griphub.api.snapshots import Snapshots
+from griphub.api.topics import Topics
+from griphub.api.websockets import WebSockets
+from griphub.notify.control_client import ControlAddress, ControlClient
+from griphub.notify.held_channels import HeldChannels
+from griphub.notify.outbox import Outbox
+from griphub.processes.readers import ReaderPool
+from griphub.processes.retention_loop import RetentionLoop
+from griphub.processes.writer import WriterProcess
+from griphub.store.errors import StoreProblem
+from griphub.store.event import Event
+from griphub.store.interface import StoreState
+from griphub.topics.channel_index import ChannelIndex
+from griphub.topics.event_text import Epochs
+from griphub.topics.fanout import FanOut
+from griphub.topics.items import hint_item
+from griphub.topics.leases import SnapshotLeases
+from griphub.topics.ranges import parse_channel
+from griphub.topics.topic_table import TopicTable
+from gripproxy.config import Config
+from gripproxy.grip.errors import ClientError, OperatorError
+from gripproxy.grip.signature import KeyProblem, load_key
+from gripproxy.process.endpoints import BindError, listen_metrics, listen_tcp
+from gripproxy.process.hub_sockets import hub_control_socket, hub_socket, hub_sub_spec
+from gripproxy.process.log import log
+from gripproxy.process.supervised import Child
+
+__all__ = ["Hub", "main"]
+
+TICK: Final = 1.0
+"""Seconds between two checks of leases and of the end of rights."""
+
+FINISH_TIME: Final = 3.0
+"""Seconds for the requests under way, and for the items that wait for the handler, after SIGTERM."""
+
+RANGES_MAX: Final = 1_000_000
+"""Distinct ranges of keys that have followers, of all owners."""
+
+STORED_PAGE: Final = 1000
+"""Events read at once after a restart of the writer."""
+
+
+class Hub:
+    """All objects of the hub on the running event loop. ``open`` and ``close`` are called once each.
+
+    Args:
+        config: the configuration.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        hub = config.hub
+        self._store = pathlib.Path(hub.store)
+        self._index = ChannelIndex(hub.prefix)
+        self._outbox = Outbox(self._hint_for)
+        self._control = ControlClient(_control_address(config), self._outbox)
+        self._zmq: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._writer = WriterProcess(
+            self._store, sync=hub.hub_sync, ballast=hub.ballast, names_max=hub.idempotency_max, on_restart=self._restarted
+        )
+        self._readers = ReaderPool(self._store, hub.readers, owner_max=hub.pages_per_owner_max)
+        self._counters = HubCounters()
+        self._exits = contextlib.AsyncExitStack()
+        self._context: Context | None = None
+        self._feed: Feed | None = None
+        self._servers: list[HubServer] = []
+        self._application: HubApplication | None = None
+        self._held: HeldChannels | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._ticks: asyncio.TimerHandle | None = None
+
+    async def open(self) -> None:
+        """Open the store, the way to the handler, and the listening sockets.
+
+        Raises:
+            BindError: an address is in use.
+            KeyProblem: a key cannot be used.
+            StoreProblem: the store cannot be used; ``StoreInUse``: another hub has it open.
+        """
+        config, hub = self._config, self._config.hub
+        base = pathlib.Path(config.directory)
+        keys = [key_of(text, base) for text in hub.hub_key]
+        verifier = TokenVerifier(keys, hub.hub_aud, hub.hub_anonymous)
+        state = await self._writer.start()
+        await self._readers.start()
+        context = self._context = await self._compose(state, verifier)
+        feed = self._feed = Feed(context.fanout, self._counters)
+        following = Following(context)
+        reading = Reading(context, following)
+        publishing = Publishing(context, feed)
+        self._application = HubApplication(
+            context,
+            Topics(context, Patterns(hub.hub_autocreate)),
+            publishing,
+            reading,
+            WebSockets(context, following, reading),
+            Keys(context, publishing, reading),
+            Snapshots(context, reading, following),
+            load_key(config.proxy.sig_key, base) if hub.listen else None,
+        )
+        self._control.start()
+        spec = hub.publish_sub or hub_sub_spec(config)
+        self._held = HeldChannels(self._zmq, spec, hub.prefix, self._subscribed, self._index.unsubscribed)
+        await self._listen(context)
+        retention = RetentionLoop(
+            self._writer, context.topics, self._index, context.fanout, context.leases, self._loop.time
+        )
+        self._tasks.append(self._loop.create_task(retention.run(), name="retention"))
+        self._ticks = self._loop.call_later(TICK, self._tick)
+
+    async def _compose(self, state: StoreState, verifier: TokenVerifier) -> Context:
+        hub = self._config.hub
+        epochs = Epochs(state.intervals)
+        topics = TopicTable()
+        after = ""
+        while page := await self._readers.topics(after, 1000, owner=""):
+            for topic in page:
+                topics.set(topic)
+            after = page[-1].name
+        fanout = FanOut(self._index, epochs, self._control.publish, state.newest, hub.content_max)
+        return Context(
+            config=hub,
+            state=state,
+            epochs=epochs,
+            topics=topics,
+            index=self._index,
+            fanout=fanout,
+            writer=self._writer,
+            readers=self._readers,
+            verifier=verifier,
+            quotas=Quotas({"ranges": Limit(hub.ranges_per_owner_max, RANGES_MAX)}),
+            leases=SnapshotLeases(hub.snapshot_leases_max),
+            counters=self._counters,
+            now=self._loop.time,
+            wall=time.time,
+            hint=self._hint,
+        )
+
+    async def _listen(self, context: Context) -> None:
+        config, hub = self._config, self._config.hub
+        assert self._application is not None
+        server = HubServer(self._application, ServerLimits())
+        self._servers.append(server)
+        await server.open(listen_metrics(f"ipc://{hub_socket(config)}", "hub", 0o600), private=True)
+        if hub.listen:
+            host, _, port = hub.listen.rpartition(":")
+            await server.open(listen_tcp(host or "0.0.0.0", int(port), "listen"), private=False)
+        if hub.prometheus_port:
+            metrics = HubServer(MetricsApplication(HubMetrics(context, self._outbox, self._control), self.unready), ServerLimits())
+            self._servers.append(metrics)
+            await metrics.open(listen_metrics(hub.prometheus_port, "prometheus_port", None), private=True)
+
+    def unready(self) -> str:
+        """Return why requests are not served; empty if they are."""
+        if self._application is None:
+            return "the store is being opened"
+        return "" if self._writer.serving else "the writer of the store is being started again"
+
+    async def finish(self) -> None:
+        """Accept no new requests, and finish those under way, for FINISH_TIME at most."""
+        for server in self._servers:
+            server.retire()
+        end = self._loop.time() + FINISH_TIME
+        while self._loop.time() < end:
+            busy = any(connection.busy for server in self._servers for connection in server.connections)
+            if not busy and not self._outbox.waiting:
+                return
+            await asyncio.sleep(0.005)
+
+    async def close(self) -> None:
+        """Close everything; the store is closed last."""
+        if self._ticks is not None:
+            self._ticks.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for server in self._servers:
+            server.close()
+        if self._held is not None:
+            self._held.close()
+        self._control.close()
+        await self._readers.close()
+        await self._writer.close()
+        self._zmq.term()
+
+    # --- followers
+
+    def _subscribed(self, name: str) -> None:
+        """Take the first subscription of a channel; followers that the index does not know must ask again."""
+        if not self._index.subscribed(name):
+            self._hint(name)
+
+    def _hint(self, name: str) -> None:
+        self._outbox.miss([name])
+        self._control.flush()
+
+    def _hint_for(self, name: str) -> bytes | None:
+        channel = self._index.find(name)
+        if channel is not None:
+            return hint_item(name, channel.representation)
+        try:
+            _, representation, _ = parse_channel(self._config.hub.prefix, name)
+        except ClientError:
+            return None
+        return hint_item(name, representation)
+
+    def _tick(self) -> None:
+        self._ticks = self._loop.call_later(TICK, self._tick)
+        context = self._context
+        assert context is not None
+        for held in self._index.expire(self._loop.time()):
+            if held.keys.keyed:
+                context.quotas.give("ranges", held.owner)
+        now = time.time()
+        for channel in self._index:
+            if channel.rights_end <= now:
+                channel.rights_end = float("inf")
+                self._hint(channel.name)
+
+    # --- the writer
+
+    async def _restarted(self, state: StoreState) -> None:
+        """Give followers the events of commits whose outcome the hub has not seen."""
+        context, feed = self._context, self._feed
+        if context is None or feed is None:
+            return
+        after = context.fanout.stored
+        while after < state.newest:
+            events = await self._readers.events_after(after, STORED_PAGE)
+            if not events:
+                break
+            for number, part in _publications(events):
+                feed.stored(number, part)
+            after = events[-1][1].id
+
+
+def _publications(events: Sequence[tuple[int, Event]]) -> Iterator[tuple[int, list[Event]]]:
+    """Yield number of the topic and events of each publication; a page may end within one."""
+    for (number, _), group in itertools.groupby(events, key=lambda pair: (pair[0], pair[1].version)):
+        yield number, [event for _, event in group]
+
+
+def _control_address(config: Config) -> ControlAddress:
+    """Return the address of the control port."""
+    publish = config.hub.publish
+    if not publish:
+        return hub_control_socket(config)
+    if publish.startswith("http://"):
+        host, _, port = publish[7:].rstrip("/").rpartition(":")
+        return host, int(port)
+    return publish
+
+
+def main(config: Config, child: Child) -> int:
+    """Run the hub until SIGTERM or SIGINT.
+
+    Args:
+        config: the configuration.
+        child: connection to the runner.
+
+    Returns:
+        The exit status: 0, or 2 for a configuration or a store that cannot be used.
+    """
+    return uvloop.run(_run(config, child))
+
+
+async def _run(config: Config, child: Child) -> int:
+    loop = asyncio.get_running_loop()
+    log.attach(loop)
+    stop = asyncio.Event()
+    child.start(loop, stop.set, lambda: None, ready=False)
+    hub = Hub(config)
+    try:
+        opening = loop.create_task(hub.open(), name="open the hub")
+        stopping = loop.create_task(stop.wait(), name="wait for the end")
+        await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not opening.done():
+            opening.cancel()
+            await asyncio.wait((opening,))
+        else:
+            opening.result()
+            child.ready()
+            log.info("hub ready: store=%s sync=%s", config.hub.store, config.hub.hub_sync)
+            gc.collect()
+            gc.freeze()
+            await stopping
+            await hub.finish()
+    except (BindError, KeyProblem, StoreProblem, OperatorError, OSError) as error:
+        log.error("hub: [hub] %s", error)
+        return 2
+    finally:
+        await hub.close()
+        log.attach(None)
+        child.close()
+    return 0
