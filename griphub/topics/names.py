@@ -27,7 +27,7 @@ __all__ = [
     "check_idempotency_key",
     "check_key",
     "check_labels",
-    "check_topic",
+    "check_topic_name",
 ]
 
 NAME_MAX: Final = 255
@@ -86,7 +86,7 @@ def _size(text: str, noun: str) -> int:
         raise BadName(f"{noun} {text[:SHOWN]!r} has half of a surrogate pair: expected valid Unicode") from error
 
 
-def check_topic(name: str) -> str:
+def check_topic_name(name: str) -> str:
     """Check the name of a topic.
 
     Args:

@@ -14,7 +14,7 @@ from griphub.topics.names import (
     check_idempotency_key,
     check_key,
     check_labels,
-    check_topic,
+    check_topic_name,
 )
 
 
@@ -34,7 +34,7 @@ def refusal(check: Callable[[str], object], value: object) -> str:
     ],
 )
 def test_a_topic_has_almost_any_name(name: str) -> None:
-    assert check_topic(name) == name
+    assert check_topic_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_topic_has_almost_any_name(name: str) -> None:
     ],
 )
 def test_other_names_of_topics_are_refused(name: str, cure: str) -> None:
-    assert cure in refusal(check_topic, name)
+    assert cure in refusal(check_topic_name, name)
 
 
 def test_keys_have_1_to_1024_bytes_without_nul() -> None:
