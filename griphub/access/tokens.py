@@ -118,7 +118,7 @@ class TokenVerifier:
                 "hub_anonymous=all for access without them"
             )
         if self._keys and not audience:
-            raise OperatorError("hub_key needs hub_audience=NAME, the aud that tokens for this hub have")
+            raise OperatorError("hub_key needs hub_aud=NAME, the aud that tokens for this hub have")
         if len(self._keys) > KEYS_MAX:
             raise OperatorError(f"hub_key has {len(self._keys)} keys: expected at most {KEYS_MAX}")
         if len(self._named) + len(self._unnamed) != len(self._keys):

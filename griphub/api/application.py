@@ -26,7 +26,7 @@ from griphub.api.websockets import EVENTS_TYPE, WebSockets, expired
 from griphub.processes.readers import ReadersBusy
 from griphub.store.errors import StoreError
 from griphub.store.topic import TopicSettings
-from griphub.topics.names import check_key, check_topic
+from griphub.topics.names import check_key, check_topic_name
 from gripproxy.grip.errors import ClientError
 from gripproxy.grip.signature import Key, verify
 from gripproxy.process.log import ERROR, log
@@ -171,7 +171,7 @@ class HubApplication:
     def _topic(
         self, request: Request, name: str, rest: tuple[str, ...], reply: Reply
     ) -> Coroutine[Any, Any, Answer] | None:
-        check_topic(name)
+        check_topic_name(name)
         method = b"GET" if request.method == b"HEAD" else request.method
         socket = request.header(b"content-type") == EVENTS_TYPE.encode()
         if socket and rest == ("events",) and not request.body.startswith(b"OPEN"):

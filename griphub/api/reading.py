@@ -205,6 +205,8 @@ class Reading:
             capability = read(text, context.state.secret)
         except BadCapability as error:
             raise Problem(403, "forbidden", str(error)) from error
+        if capability.mode != "follow":
+            raise Problem(403, "forbidden", "this is no link of a follower")
         form = Representation(capability.representation)
         topic = context.topics.numbered(capability.topic)
         if topic is None:

@@ -131,7 +131,7 @@ def test_a_long_history_arrives_whole(site: HubSite) -> None:
         async with aiohttp.ClientSession() as session:
             await make(session, site, "long")
             ids: list[int] = []
-            for start in range(0, 20_000, 1000):
+            for _ in range(20):
                 ids += await publish(session, site, "long", *["x" * 100] * 1000)
             url = f"{site.url}/topics/long/events"
             async with following(session, url) as stream:

@@ -311,7 +311,7 @@ class TestKeys:
             TokenVerifier([], "hub", "none")
 
     def test_keys_need_an_audience(self) -> None:
-        with pytest.raises(OperatorError, match="needs hub_audience"):
+        with pytest.raises(OperatorError, match="needs hub_aud"):
             TokenVerifier([TokenKey(None, HS)], "", "none")
 
     def test_a_kid_names_one_key(self) -> None:
