@@ -174,7 +174,8 @@ def event_json_of(
         b'"time":"%b.%06dZ",%b%b}'
     ) % (
         *(id, epoch, id, prev_id, version, version_epoch, version, second_text(second), micro, member),
-        b"" if op == "delete" and not data else _data_member(data, content_type),
+        # A content of JSON is empty only if there is none, as in a CloudEvent without data.
+        b"" if not data and (is_json or op == "delete") else _data_member(data, content_type),
     )
 
 
