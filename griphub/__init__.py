@@ -4,7 +4,34 @@ A GRIP backend needs a truth that clients query after a lost notification. The h
 without one: topics of events, kept in a store, read as history, followed live through the proxy.
 
     store      the events: an interface, and its SQLite engine
+    client     publishers and followers in other programs, which need no other room
 
 The rooms import ``gripproxy.grip``, ``config``, ``process`` and ``http1``. Only the command line imports the hub.
 Decisions are sans-I/O.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from griphub.client.errors import HubError
+    from griphub.client.event import NewEvent, Receipt
+    from griphub.client.publisher import Publisher
+
+__all__ = ["HubError", "NewEvent", "Publisher", "Receipt"]
+
+_PLACES: Final = {
+    "HubError": "griphub.client.errors",
+    "NewEvent": "griphub.client.event",
+    "Publisher": "griphub.client.publisher",
+    "Receipt": "griphub.client.event",
+}
+"""Modules of the exported names. They are loaded with the first use, since the hub itself needs no client."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,1 +1,11 @@
-"""Clients of a hub. Nothing of the server is imported."""
+"""Client of a hub for asyncio programs, and for the command line. No module of the server is imported.
+
+    event        events to be published, and receipts
+    errors       exceptions, and problem documents
+    retry        pauses between attempts
+    batch        contents of the next request, and its fate
+    connection   HTTP: a request and its answer, or a stream
+    publisher    events of one topic, in order, each stored once
+
+``batch``, ``event`` and ``retry`` are sans-I/O; ``connection`` is the only module that needs aiohttp.
+"""
