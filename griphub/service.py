@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import itertools
 import pathlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import uvloop
 import zmq
+from gripproxy.process.hub_sockets import hub_control_socket, hub_socket, hub_sub_spec
 
 from griphub.access.patterns import Patterns
 from griphub.access.quota import Limit, Quotas
@@ -34,8 +34,8 @@ from griphub.notify.held_channels import HeldChannels
 from griphub.notify.outbox import Outbox
 from griphub.processes.readers import ReaderPool
 from griphub.processes.retention_loop import RetentionLoop
-from griphub.processes.writer import WriterProcess
-from griphub.store.errors import StoreProblem
+from griphub.processes.writer import WriterOptions, WriterProcess
+from griphub.store.errors import StoreError, StoreProblem
 from griphub.store.event import Event
 from griphub.store.interface import StoreState
 from griphub.topics.channel_index import ChannelIndex
@@ -49,7 +49,6 @@ from gripproxy.config import Config
 from gripproxy.grip.errors import ClientError, OperatorError
 from gripproxy.grip.signature import KeyProblem, load_key
 from gripproxy.process.endpoints import BindError, listen_metrics, listen_tcp
-from gripproxy.process.hub_sockets import hub_control_socket, hub_socket, hub_sub_spec
 from gripproxy.process.log import log
 from gripproxy.process.supervised import Child
 
@@ -65,7 +64,8 @@ RANGES_MAX: Final = 1_000_000
 """Distinct ranges of keys that have followers, of all owners."""
 
 STORED_PAGE: Final = 1000
-"""Events read at once after a restart of the writer."""
+STORED_BYTES: Final = 4_000_000
+"""Events, and bytes of them, that are read at once after a restart of the writer."""
 
 
 class Hub:
@@ -85,7 +85,9 @@ class Hub:
         self._control = ControlClient(_control_address(config), self._outbox)
         self._zmq: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._writer = WriterProcess(
-            self._store, sync=hub.hub_sync, ballast=hub.ballast, names_max=hub.idempotency_max, on_restart=self._restarted
+            self._store,
+            WriterOptions(hub.hub_sync, hub.ballast, hub.idempotency_max),
+            on_return=self._returned,
         )
         self._readers = ReaderPool(self._store, hub.readers, owner_max=hub.pages_per_owner_max)
         self._counters = HubCounters()
@@ -175,7 +177,9 @@ class Hub:
             host, _, port = hub.listen.rpartition(":")
             await server.open(listen_tcp(host or "0.0.0.0", int(port), "listen"), private=False)
         if hub.prometheus_port:
-            metrics = HubServer(MetricsApplication(HubMetrics(context, self._outbox, self._control), self.unready), ServerLimits())
+            metrics = HubServer(
+                MetricsApplication(HubMetrics(context, self._outbox, self._control), self.unready), ServerLimits()
+            )
             self._servers.append(metrics)
             await metrics.open(listen_metrics(hub.prometheus_port, "prometheus_port", None), private=True)
 
@@ -183,7 +187,7 @@ class Hub:
         """Return why requests are not served; empty if they are."""
         if self._application is None:
             return "the store is being opened"
-        return "" if self._writer.serving else "the writer of the store is being started again"
+        return "" if self._writer.working else "the writer of the store is being started again"
 
     async def finish(self) -> None:
         """Accept no new requests, and finish those under way, for FINISH_TIME at most."""
@@ -208,8 +212,8 @@ class Hub:
         if self._held is not None:
             self._held.close()
         self._control.close()
-        await self._readers.close()
-        await self._writer.close()
+        await self._readers.stop()
+        await self._writer.stop()
         self._zmq.term()
 
     # --- followers
@@ -248,25 +252,25 @@ class Hub:
 
     # --- the writer
 
-    async def _restarted(self, state: StoreState) -> None:
+    def _returned(self, state: StoreState) -> None:
         """Give followers the events of commits whose outcome the hub has not seen."""
-        context, feed = self._context, self._feed
-        if context is None or feed is None:
-            return
-        after = context.fanout.stored
-        while after < state.newest:
-            events = await self._readers.events_after(after, STORED_PAGE)
-            if not events:
-                break
-            for number, part in _publications(events):
-                feed.stored(number, part)
-            after = events[-1][1].id
+        if self._feed is not None:
+            task = self._loop.create_task(self._catch_up(self._feed, state.newest), name="catch up")
+            self._tasks.append(task)
+            task.add_done_callback(self._tasks.remove)
 
+    async def _catch_up(self, feed: Feed, newest: int) -> None:
+        async def read(after: int) -> Sequence[tuple[int, Event]]:
+            return (await self._readers.events_after(after, STORED_PAGE, STORED_BYTES)).events
 
-def _publications(events: Sequence[tuple[int, Event]]) -> Iterator[tuple[int, list[Event]]]:
-    """Yield number of the topic and events of each publication; a page may end within one."""
-    for (number, _), group in itertools.groupby(events, key=lambda pair: (pair[0], pair[1].version)):
-        yield number, [event for _, event in group]
+        while True:
+            try:
+                await feed.catch_up(newest, read)
+            except StoreError as error:
+                log.warning("hub: catching up waits: reason=%s", error)
+                await asyncio.sleep(TICK)
+            else:
+                return
 
 
 def _control_address(config: Config) -> ControlAddress:

@@ -121,7 +121,8 @@ class HubApplication:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             trace = "".join(traceback.format_exception(error))
-            log.write(ERROR, "hub: request failed: method=%s target=%s", request.method, request.raw_target, trace=trace)
+            text = "hub: request failed: method=%s target=%s"
+            log.write(ERROR, text, request.method, request.raw_target, trace=trace)
             reply(problem_answer(Problem(500, "internal", "the hub has a fault, which is in its log")))
 
     async def _finish(self, work: Awaitable[Answer], reply: Reply) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from griphub.access.quota import Quotas
 from griphub.access.tokens import TokenVerifier
+from griphub.api.commit_times import CommitTimes
 from griphub.processes.readers import ReaderPool
 from griphub.processes.writer import WriterProcess
 from griphub.store.interface import StoreState
@@ -35,6 +36,7 @@ class HubCounters:
         resyncs: streams and WebSockets that were ended by a resync.
         answers: answers by status.
         topics: events by topic number.
+        commits: times of commits.
     """
 
     published: int = 0
@@ -46,6 +48,7 @@ class HubCounters:
     resyncs: int = 0
     answers: Counter[int] = field(default_factory=Counter)
     topics: Counter[int] = field(default_factory=Counter)
+    commits: CommitTimes = field(default_factory=CommitTimes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
 
 from griphub.api.context import HubCounters
 from griphub.store.event import Draft, Event
 from griphub.store.publication import Published
 from griphub.topics.fanout import FanOut
 
-__all__ = ["Feed", "events_of"]
+__all__ = ["Feed", "StoredEvent", "events_of"]
+
+StoredEvent = tuple[int, Event]
+"""Number of a topic, and an event of it."""
 
 
 def events_of(published: Published, drafts: Sequence[Draft]) -> tuple[Event, ...]:
@@ -53,6 +57,10 @@ class Feed:
         self._counters = counters
         self._loop = asyncio.get_running_loop()
         self._turn: asyncio.Handle | None = None
+        self._late: list[tuple[Published, Sequence[Draft]]] | None = None
+        """Publications that wait for older ones, which are read from the store; None if there are no such."""
+        self._wanted = 0
+        """Id up to which a catch-up reads."""
 
     def published(self, published: Published, drafts: Sequence[Draft]) -> None:
         """Take the outcome of a publication.
@@ -65,6 +73,12 @@ class Feed:
         counters.published += len(drafts)
         counters.published_bytes += sum([len(draft.data) for draft in drafts])
         counters.topics[published.topic] += len(drafts)
+        if self._late is not None:
+            self._late.append((published, drafts))
+        else:
+            self._pass_on(published, drafts)
+
+    def _pass_on(self, published: Published, drafts: Sequence[Draft]) -> None:
         if not self._fanout.skip(published.topic, published.ids[-1]):
             self.stored(published.topic, events_of(published, drafts))
 
@@ -77,6 +91,34 @@ class Feed:
         """
         if self._fanout.add(number, events) and self._turn is None:
             self._turn = self._loop.call_soon(self._work)
+
+    async def catch_up(self, newest: int, read: Callable[[int], Awaitable[Sequence[StoredEvent]]]) -> None:
+        """Take the events of commits whose outcome was not seen: the writer has ended before it could report them.
+
+        Args:
+            newest: id of the newest event that was stored then.
+            read: returns stored events above an id, in order.
+
+        Raises:
+            StoreError: they cannot be read now.
+        """
+        self._wanted = max(self._wanted, newest)
+        if self._late is not None:
+            # The writer has ended again meanwhile: the catch-up under way goes on to the newer id.
+            return
+        self._late = []
+        try:
+            while (after := self._fanout.stored) < self._wanted:
+                events = await read(after)
+                if not events:
+                    break
+                for (number, _), group in itertools.groupby(events, key=lambda pair: (pair[0], pair[1].version)):
+                    self.stored(number, [event for _, event in group])
+        finally:
+            late, self._late = self._late, None
+            for published, drafts in late:
+                if published.ids[-1] > self._fanout.stored:
+                    self._pass_on(published, drafts)
 
     def _work(self) -> None:
         self._turn = self._loop.call_soon(self._work) if self._fanout.work() else None

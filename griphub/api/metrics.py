@@ -96,7 +96,7 @@ class HubMetrics:
         return family
 
     def _commits(self) -> Metric:
-        times = self._context.writer.commit_times
+        times = self._context.counters.commits
         return HistogramMetricFamily(
             "gripproxy_hub_commit_seconds",
             "Time from a publication's request to its durable commit",

@@ -13,9 +13,8 @@ from griphub.api.problem import Problem
 from griphub.api.publish_body import digest_of, drafts_of
 from griphub.api.query import PublishQuery, idempotency_key, if_match
 from griphub.api.request import Answer, Request, problem_answer
-from griphub.processes.writer import StoreBusy
 from griphub.store.cursor import is_known, parse_cursor
-from griphub.store.errors import StoreError, StoreFull
+from griphub.store.errors import StoreBusy, StoreError, StoreFull
 from griphub.store.event import Draft
 from griphub.store.publication import Condition, Idempotency, Outcome, Publication, Published, Refused, Repeated
 from griphub.topics.event_text import Epochs
@@ -95,7 +94,10 @@ class Publishing:
         name = self._name(request, topic, rights)
         publication = Publication(topic, drafts, condition, name)
 
+        begun = self._context.now()
+
         def done(outcome: Outcome | StoreError) -> None:
+            self._context.counters.commits.add(self._context.now() - begun)
             reply(self._answer(topic, drafts, outcome))
 
         try:

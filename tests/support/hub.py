@@ -55,9 +55,7 @@ class HubSite:
         routes: lines of the routes file.
     """
 
-    def __init__(
-        self, changes: Mapping[str, str | None] | None = None, routes: str = "*,path_beg=/hub hub\n"
-    ) -> None:
+    def __init__(self, changes: Mapping[str, str | None] | None = None, routes: str = "*,path_beg=/hub hub\n") -> None:
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="hub-"))
         self.http, self.control, self.listen, self.metrics = free_ports(4)
         names = {

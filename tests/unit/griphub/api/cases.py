@@ -1,0 +1,20 @@
+"""Running of a case against a hub."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from tests.support.hub_api import HubApi, hub_api
+
+__all__ = ["run"]
+
+
+def run(case: Callable[[HubApi], Awaitable[None]], changes: Mapping[str, str] | None = None) -> None:
+    """Run a hub with further values of ``[hub]``, and the case with it."""
+
+    async def with_hub() -> None:
+        async with hub_api(changes) as hub:
+            await case(hub)
+
+    asyncio.run(with_hub())
