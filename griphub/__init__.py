@@ -18,15 +18,21 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from griphub.client.errors import HubError
     from griphub.client.event import NewEvent, Receipt
+    from griphub.client.follower import Follower, Selection
     from griphub.client.publisher import Publisher
+    from griphub.client.received import ReceivedEvent, Truncated
 
-__all__ = ["HubError", "NewEvent", "Publisher", "Receipt"]
+__all__ = ["Follower", "HubError", "NewEvent", "Publisher", "Receipt", "ReceivedEvent", "Selection", "Truncated"]
 
 _PLACES: Final = {
+    "Follower": "griphub.client.follower",
     "HubError": "griphub.client.errors",
     "NewEvent": "griphub.client.event",
     "Publisher": "griphub.client.publisher",
     "Receipt": "griphub.client.event",
+    "ReceivedEvent": "griphub.client.received",
+    "Selection": "griphub.client.follower",
+    "Truncated": "griphub.client.received",
 }
 """Modules of the exported names. They are loaded with the first use, since the hub itself needs no client."""
 

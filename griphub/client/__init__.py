@@ -6,6 +6,11 @@
     batch        contents of the next request, and its fate
     connection   HTTP: a request and its answer, or a stream
     publisher    events of one topic, in order, each stored once
+    received     events and reports as a hub gives them
+    event_stream parser of server-sent events
+    follower     events of a topic as they are stored, over as many connections as it takes
+    history      stored events, page by page
 
-``batch``, ``event`` and ``retry`` are sans-I/O; ``connection`` is the only module that needs aiohttp.
+``batch``, ``event``, ``event_stream``, ``received`` and ``retry`` are sans-I/O; ``connection`` is the only
+module that needs aiohttp.
 """

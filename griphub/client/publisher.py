@@ -85,6 +85,8 @@ class Publisher:
         self._calls: dict[Entry, _Call] = {}
         self._room: deque[Entry] = deque()
         self._failed: HubError | None = None
+        self._stored = 0
+        self._last: Receipt | None = None
         self._changed = asyncio.Event()
         self._flushing = 0
         self._sender: asyncio.Task[None] | None = None
@@ -201,6 +203,21 @@ class Publisher:
             self._withdraw(entry)
             raise
 
+    @property
+    def stored(self) -> int:
+        """Number of events that were stored so far."""
+        return self._stored
+
+    @property
+    def last(self) -> Receipt | None:
+        """Receipt of the last stored event; None if there is none."""
+        return self._last
+
+    @property
+    def failure(self) -> HubError | None:
+        """First failure of an event of ``submit`` since the last ``flush``, which will raise it; None for none."""
+        return self._failed
+
     async def flush(self) -> None:
         """Wait until all events of earlier calls are stored or have failed.
 
@@ -281,6 +298,9 @@ class Publisher:
 
     def _settle(self, entry: Entry, outcome: Outcome) -> None:
         call = self._calls.pop(entry)
+        if not isinstance(outcome, HubError):
+            self._stored += len(outcome)
+            self._last = outcome[-1]
         if not call.admitted.done():
             if isinstance(outcome, HubError) and call.submitted:
                 call.admitted.set_exception(outcome)
