@@ -86,7 +86,9 @@ class Reading:
         if query.since is not None:
             if topic.floor_time and query.since < topic.floor_time:
                 raise self._following.gone(topic, "events since then are not retained")
-            return await self._context.readers.id_at(topic.number, query.since, owner=owner), False
+            found = await self._context.readers.id_at(topic.number, query.since, owner=owner)
+            # Events up to the floor are deleted, so their times are not found any more.
+            return max(found, topic.floor if topic.floor > topic.birth else 0), False
         return 0, False
 
     def positions(self, request: Request, topic: Topic) -> tuple[KeyRange, str] | None:

