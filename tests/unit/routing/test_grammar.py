@@ -495,3 +495,20 @@ class TestHub:
     @pytest.mark.parametrize("name", ["ssl", "insecure", "trust_connect_host", "untrusted", "host=h", "client_cert=c"])
     def test_it_takes_no_properties_of_other_machines(self, name: str) -> None:
         assert self.problem(f"* hub,{name}").startswith(f"target 'hub' takes no '{name.partition('=')[0]}'")
+
+
+class TestReserved:
+    SCOPE = RouteScope(reserved=b"hub/")
+
+    @pytest.mark.parametrize("line", ["* a:1,sub=all,sub=hub/1", "*,prefix=hub/ a:1 b:1,sub=hub/"])
+    def test_a_channel_of_the_route_needs_the_property(self, line: str) -> None:
+        routes, problems = parse_routes(line, "routes", scope=self.SCOPE)
+        assert routes.routes == ()
+        assert "channels that begin with 'hub/' need the property reserved on the route" in problems[0].reason
+        assert parse_routes(line.replace("*", "*,reserved", 1), "routes", scope=self.SCOPE)[1] == []
+        assert parse_routes(line, "routes")[1] == []
+
+    def test_others_do_not(self) -> None:
+        routes, problems = parse_routes("*,prefix=hub/ a:1,sub=all,sub=hub", "routes", scope=self.SCOPE)
+        assert (len(routes.routes), problems) == (1, [])
+        assert not routes.routes[0].reserved
