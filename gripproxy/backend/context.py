@@ -12,11 +12,21 @@ from gripproxy.backend.posting import Posting
 from gripproxy.backend.router import Router
 from gripproxy.config import Config
 from gripproxy.grip.bounds import Bounds
+from gripproxy.routing.route import Route
 from gripproxy.sessions.recovery_scheduler import RecoveryScheduler
 from gripproxy.sessions.timer_wheel import Wheel
 from gripproxy.stats.worker_stats import WorkerStats
 
 __all__ = ["BackendContext"]
+
+
+class _RouteBounds:
+    """Record of one route: its bounds with the channels that its backends may not use, made at the first use."""
+
+    __slots__ = ("bounds",)
+
+    def __init__(self) -> None:
+        self.bounds: Bounds | None = None
 
 
 class BackendContext:
@@ -36,6 +46,7 @@ class BackendContext:
     """
 
     __slots__ = (
+        "_reserved",
         "bounds",
         "clock",
         "config",
@@ -71,7 +82,8 @@ class BackendContext:
         self.proxy = config.proxy
         """Section ``[proxy]``."""
         self.bounds = Bounds.of(config.handler)
-        """Bounds of instructs, channels, ids and meta."""
+        """Bounds of instructs, channels, ids and meta, without reserved channels."""
+        self._reserved = config.handler.reserved_prefix.encode()
         self.router = router
         self.pool = pool
         self.posting = Posting()
@@ -81,3 +93,16 @@ class BackendContext:
         self.scheduler = scheduler
         self.wheel = wheel
         self.turns = turns
+
+    def bounds_of(self, route: Route) -> Bounds:
+        """Return the bounds of what backends of a route may write, with the channels that they may not use.
+
+        Args:
+            route: The route.
+        """
+        if not self._reserved or route.reserved:
+            return self.bounds
+        state = route.states[_RouteBounds]
+        if state.bounds is None:
+            state.bounds = self.bounds.with_reserved(self._reserved, route.prefix)
+        return state.bounds

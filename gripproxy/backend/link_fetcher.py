@@ -64,7 +64,7 @@ class LinkFetcher:
             same = self._same(request.base, uri)
         except LinkError as error:
             log.info("link %s: %s", request.link, error)
-            answer = SharedResponse(context.loop.call_soon, _nothing, context.bounds)
+            answer = SharedResponse(context.loop.call_soon, _nothing, context.bounds_of(route))
             context.loop.call_soon(answer.failed)
             return answer.join(reader, request.base)
         key = (id(route), *same, request.last_ids, request.untrusted)
@@ -75,7 +75,7 @@ class LinkFetcher:
         def closed() -> None:
             del self._asking[key]
 
-        answer = self._asking[key] = SharedResponse(context.loop.call_soon, closed, context.bounds)
+        answer = self._asking[key] = SharedResponse(context.loop.call_soon, closed, context.bounds_of(route))
         reading = answer.join(reader, uri)
         asked = context.scheduler.begin(backend_of(request.route, request.link))
         if not request.more:

@@ -419,8 +419,9 @@ class Exchange(UpstreamRequest):
     # --- GRIP
 
     def _grip(self, response: Response) -> None:
+        assert self.route is not None
         try:
-            instruct = parse_instruct(response, self._context.bounds)
+            instruct = parse_instruct(response, self._context.bounds_of(self.route))
         except InstructError as error:
             self.refuse(f"Failed to parse accept instructions: {error.detail}")
             return
@@ -446,8 +447,9 @@ class Exchange(UpstreamRequest):
     def _too_large(self) -> None:
         """More than may be buffered: a plain stream hold is passed through, anything else refused (§4.2)."""
         assert self.route is not None
+        bounds = self._context.bounds_of(self.route)
         try:
-            instruct = parse_instruct(Response(self._code, self._reason, self._headers), self._context.bounds)
+            instruct = parse_instruct(Response(self._code, self._reason, self._headers), bounds)
             streamable = passes_through(instruct, self._headers)
         except InstructError as error:
             self.refuse(f"Failed to parse accept instructions: {error.detail}")
@@ -470,7 +472,9 @@ class Exchange(UpstreamRequest):
 
     def _hold(self, body: bytes) -> None:
         """A stream whose initial body was passed through is complete: subscribe now."""
-        instruct = parse_instruct(Response(self._code, self._reason, self._headers, body), self._context.bounds)
+        assert self.route is not None
+        bounds = self._context.bounds_of(self.route)
+        instruct = parse_instruct(Response(self._code, self._reason, self._headers, body), bounds)
         self.client.begin_hold(self, instruct, True)
 
     def body_for_hold(self) -> bytes:

@@ -197,7 +197,7 @@ class WebSocketHandshake:
                 self.figures,
                 target.untrusted,
                 partial(context.outages.failed, pool, str(target)) if pool is not None else untold,
-                context.bounds,
+                context.bounds_of(route),
             )
         return terms
 

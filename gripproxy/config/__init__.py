@@ -1,9 +1,9 @@
 """The config file: Pushpin's INI dialect, read into typed sections.
 
 Imports ``grip`` only. ``ini`` reads logical lines, ``keys`` is the table of every key with type, default, unit and
-meaning, ``values`` parses values with a form of their own (addresses, sockets, access policies), and ``loader`` puts
-them together with included files and the command line: the result is a ``Config`` of frozen sections, or a
-``ConfigError`` that names file, line and key.
+meaning, ``values`` parses values with a form of their own (addresses, sockets, access policies), ``hub_section`` those
+of the hub, and ``loader`` puts them together with included files and the command line: the result is a ``Config`` of
+frozen sections, or a ``ConfigError`` that names file, line and key.
 
 ``exposure`` looks at a finished ``Config``: which ports other machines reach without protection, and the line that
 mends it.
@@ -18,6 +18,7 @@ from gripproxy.config.loader import (
     ConfigError,
     Globals,
     Handler,
+    Hub,
     LocalPort,
     Overrides,
     Proxy,
@@ -35,6 +36,7 @@ __all__ = [
     "ConfigError",
     "Globals",
     "Handler",
+    "Hub",
     "LocalPort",
     "Overrides",
     "Proxy",

@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Final
 
+from gripproxy.config.hub_section import split_token_key
 from gripproxy.config.loader import Config
 from gripproxy.config.values import host_of_spec, others_reach, parse_address
 
@@ -58,12 +59,15 @@ def _exposures(config: Config) -> Iterator[str]:
             f"ZeroMQ {kind} on {spec} ({key}): other machines can {what} without a key: write "
             f"{key}=tcp://127.0.0.1:{port}{accepted}, in [handler]"
         )
-    for section, values in (("handler", settings), ("proxy", config.proxy)):
-        if values.prometheus_port and not values.prometheus_port.startswith("ipc://"):
-            host, number = parse_address(values.prometheus_port)
+    sections = [("handler", settings.prometheus_port), ("proxy", config.proxy.prometheus_port)]
+    if "hub" in config.services:
+        sections.append(("hub", config.hub.prometheus_port))
+    for section, metrics in sections:
+        if metrics and not metrics.startswith("ipc://"):
+            host, number = parse_address(metrics)
             if others_reach(host):
                 yield (
-                    f"metrics on {values.prometheus_port}: other machines can read them: write "
+                    f"metrics on {metrics}: other machines can read them: write "
                     f"prometheus_port=127.0.0.1:{number} in [{section}]"
                 )
 
@@ -85,11 +89,14 @@ def open_to_users(config: Config) -> list[str]:
 
 def shipped_keys(config: Config) -> list[str]:
     """Return a line for each key of ``config`` that is the shipped one."""
-    keys = (
+    keys = [
         ("proxy", "sig_key", config.proxy.sig_key, "sign requests to backends as this proxy"),
         ("proxy", "upstream_key", config.proxy.upstream_key, "pass for a trusted GRIP proxy"),
         ("handler", "control_key", config.handler.control_key, "publish"),
-    )
+        ("handler", "reserved_key", config.handler.reserved_key, "publish on the reserved channels"),
+    ]
+    tokens = [split_token_key(entry)[1] for entry in config.hub.hub_key]
+    keys += [("hub", "hub_key", key, "make tokens with all rights") for key in tokens if "hub" in config.services]
     return [
         f"{name}={SHIPPED_KEY} is the key that is shipped, anybody can {harm} with it: write {name}=base64:SECRET in "
         f"[{section}], with what `openssl rand -base64 32` prints"

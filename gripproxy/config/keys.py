@@ -20,6 +20,7 @@ __all__ = [
     "SERVICES",
     "Globals",
     "Handler",
+    "Hub",
     "Proxy",
     "Runner",
     "cores",
@@ -115,7 +116,7 @@ class Runner:
     reload_spread: float = key(30.0, "s", "time over which they are then let go", low=0)
     process_beat_timeout: float = key(10.0, "s", "a silent process is killed and started again", low=1)
     component_levels: tuple[tuple[str, int], ...] = field(default=(), metadata={"kind": "derived"})
-    """From log_level: levels of single components, by their names here (runner, worker, handler)."""
+    """From log_level: levels of single components, by their names here (runner, worker, handler, hub)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,8 @@ class Handler:
     )
     control_tls_cert: str = key("", "path", "certificate of the control port", kind="file")
     control_tls_key: str = key("", "path", "its private key", kind="file")
+    reserved_prefix: str = key("", "", "channels that begin with it are for reserved routes and reserved_key")
+    reserved_key: str = key("", "", "key to publish on these: literal, base64:, file:", kind="secret")
     stats_spec: str = key("", "ZeroMQ", "PUB, binds", kind="spec", builtin="ipc://{rundir}/{ipc_prefix}stats")
     command_spec: str = key("", "ZeroMQ", "commands, binds", kind="spec", builtin="tcp://127.0.0.1:5563")
     state_spec: str = key("", "ZeroMQ", "external session state", kind="spec")
@@ -229,7 +232,49 @@ class Handler:
     share_all: bool = key(False, "", "share equal GET requests to backends between clients")
 
 
-SECTIONS: Final[dict[str, type[Any]]] = {"global": Globals, "runner": Runner, "proxy": Proxy, "handler": Handler}
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """Section ``[hub]``: the event store behind the proxy. Without ``store`` there is none."""
+
+    store: str = key("", "path", "file of the event store; empty: no hub", kind="file")
+    listen: str = key("", "[addr:]port", "further port, behind another GRIP proxy", kind="port_address")
+    publish: str = key("", "URI or path", "control port of another proxy: http://host:port, or socket", kind="control")
+    publish_sub: str = key("", "ZeroMQ", "SUB port of that proxy, to learn its held channels", kind="remote")
+    prefix: str = key("hub/", "", "first part of the names of its channels")
+    hub_sync: str = key(
+        "full", "", "when an event counts as stored: on the disk, in its cache", choices=("full", "normal", "off")
+    )
+    ballast: int = key(33554432, "bytes", "given up when the disk is full, so that it can delete", low=0, high=2**40)
+    readers: int = key(1, "processes", "that read long histories and snapshots", low=1, high=16)
+    hub_key: tuple[str, ...] = key(
+        (), "", "keys that verify tokens, each [kid:]key: literal, base64:, file:", kind="token_keys"
+    )
+    hub_aud: str = key("gripproxy-hub", "", "audience that tokens must name")
+    hub_anonymous: str = key("none", "", "rights without a token", choices=("none", "subscribe", "all"))
+    hub_origins: tuple[str, ...] = key((), "origins", "pages whose cookie counts", kind="origins")
+    hub_cookie: str = key("hub_token", "", "cookie that may hold a token", kind="cookie")
+    hub_autocreate: tuple[str, ...] = key((), "patterns", "topics that publishing creates")
+    content_max: int = key(65536, "bytes", "data of an event beyond it is fetched, not pushed", low=0, high=500000)
+    ws_content_max: int = key(500000, "bytes", "data beyond it is a reference in WebSockets", low=0, high=900000)
+    topics_max: int = key(100000, "topics", "topics of all owners", low=1, high=100_000_000)
+    topics_per_owner_max: int = key(10000, "topics", "topics of one owner", low=1, high=100_000_000)
+    ranges_per_topic_max: int = key(10000, "ranges", "distinct ranges of keys followed in a topic", low=1)
+    ranges_per_owner_max: int = key(200, "ranges", "distinct ranges of keys that one owner follows", low=1)
+    idempotency_max: int = key(1000000, "keys", "Idempotency-Keys remembered, of all owners", low=1)
+    idempotency_per_owner_max: int = key(100000, "keys", "the same of one owner", low=1)
+    idempotency_ttl: int = key(86400, "s", "an Idempotency-Key is remembered so long", low=60, high=31_536_000)
+    snapshot_leases_max: int = key(8, "snapshots", "read at once of a topic", low=1, high=10000)
+    pages_per_owner_max: int = key(16, "pages", "of a history, that one owner reads at once", low=1, high=10000)
+    prometheus_port: str = key("", "[addr:]port", "metrics and health of the hub, or ipc://path", kind="metrics")
+
+
+SECTIONS: Final[dict[str, type[Any]]] = {
+    "global": Globals,
+    "runner": Runner,
+    "proxy": Proxy,
+    "handler": Handler,
+    "hub": Hub,
+}
 """Section names as the file has them, and their classes."""
 
 _INTERNAL: Final = "a socket between processes that are not here"
@@ -254,6 +299,7 @@ IGNORED: Final[dict[str, dict[str, str]]] = {
         "organization_name": "nothing is reported to anybody",
     },
     "handler": {"condure_*": _INTERNAL, "connmgr_*": _INTERNAL, "m2a_*": _INTERNAL, "proxy_*": _INTERNAL},
+    "hub": {},
 }
 """Pushpin's keys without a meaning here, as shell patterns, and why: they name parts this server has not."""
 
@@ -281,5 +327,6 @@ SERVICES: Final[dict[str, str]] = {
     "condure": "worker",
     "handler": "handler",
     "pushpin-handler": "handler",
+    "hub": "hub",
 }
 """Names of processes in ``services`` and ``log_level``, with the kinds of processes they stand for."""

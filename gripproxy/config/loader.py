@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from gripproxy.config.hub_section import HUB_READERS, check_list, hub_faults
 from gripproxy.config.ini import ConfigError, Raw, logical_lines, split_value
 from gripproxy.config.keys import (
     ALIASES,
@@ -30,6 +31,7 @@ from gripproxy.config.keys import (
     SERVICES,
     Globals,
     Handler,
+    Hub,
     Proxy,
     Runner,
     cores,
@@ -38,6 +40,7 @@ from gripproxy.config.keys import (
 from gripproxy.config.values import (
     MAX_SOCKET_PATH,
     READERS,
+    SINGLE,
     AccessPolicy,
     LocalPort,
     host_of_spec,
@@ -52,6 +55,7 @@ __all__ = [
     "ConfigError",
     "Globals",
     "Handler",
+    "Hub",
     "LocalPort",
     "Overrides",
     "Proxy",
@@ -73,6 +77,8 @@ LOG_OPTION: Final = "--loglevel"
 
 MAX_INCLUDES: Final = 8
 """Depth of includes. More is a file that includes itself."""
+
+_READERS: Final = READERS | HUB_READERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,7 @@ class Config:
     runner: Runner
     proxy: Proxy
     handler: Handler
+    hub: Hub
     overrides: Overrides
     warnings: list[str] = field(default_factory=list)
     """For the log at start and for ``check``: unknown keys and the like, each ``file:line: text``."""
@@ -128,11 +135,12 @@ class Config:
 
     @property
     def services(self) -> frozenset[str]:
-        """The kinds of process to start: ``worker``, ``handler``."""
-        return frozenset(SERVICES[name] for name in self.runner.services if name in SERVICES) - {"runner"}
+        """The kinds of process to start: ``worker``, ``handler``, and ``hub`` if there is a store."""
+        named = frozenset(SERVICES[name] for name in self.runner.services if name in SERVICES) - {"runner"}
+        return named | {"hub"} if named and self.hub.store else named - {"hub"}
 
     def log_level(self, component: str) -> int:
-        """Return the log level of ``component``: ``runner``, ``worker`` or ``handler``."""
+        """Return the log level of ``component``: ``runner``, ``worker``, ``handler`` or ``hub``."""
         return dict(self.runner.component_levels).get(component, self.runner.log_level)
 
     def policy(self) -> AccessPolicy:
@@ -356,9 +364,8 @@ class _Loader:
             if level is not None and level.text:
                 usual: tuple[int, tuple[tuple[str, int], ...]] = (2, ())
                 values["log_level"], values["component_levels"] = self.attempt(partial(self.levels, level), usual)
-        for name, value in values.items():
-            if value and (section, name) in NOT_YET:
-                self.warnings.append(f"{_place(self.blame(section, name))}not supported yet: {name}")
+        for name in [name for name, value in values.items() if value and (section, name) in NOT_YET]:
+            self.warnings.append(f"{_place(self.blame(section, name))}not supported yet: {name}")
         return cls(**values)
 
     def value(self, name: str, raw: Raw, rules: Any) -> Any:
@@ -385,15 +392,16 @@ class _Loader:
             if rules["choices"] and text not in rules["choices"]:
                 raise raw.error(f"{name} must be one of {', '.join(rules['choices'])}, not '{text}'")
             return text
-        items = [text] if kind in ("metrics", "octal", "spec") else self.items(raw)
-        read = partial(self.read_spec, raw) if kind in ("spec", "specs") else READERS.get(kind, str)
+        items = [text] if kind in SINGLE else self.items(raw)
+        read = partial(self.read_spec, raw) if kind in ("spec", "specs") else _READERS.get(kind, str)
         try:
             checked = tuple(read(item) for item in items)
+            check_list(kind, checked, self.base())
         except ValueError as error:
             raise raw.error(f"{name}: {error}") from error
         if kind == "nets":
             return tuple(network for group in checked for network in group)
-        return checked[0] if kind in ("metrics", "octal", "spec") else checked
+        return checked[0] if kind in SINGLE else checked
 
     def base(self) -> str:
         return os.path.dirname(self.path) if self.path else os.getcwd()
@@ -468,7 +476,9 @@ class _Loader:
             elif component in SERVICES:
                 single[SERVICES[component]] = min(int(level), 3)
             else:
-                self.warnings.append(f"{_place(raw)}log_level: no component '{component}' (runner, worker, handler)")
+                self.warnings.append(
+                    f"{_place(raw)}log_level: no component '{component}' (runner, worker, handler, hub)"
+                )
         return general, tuple(sorted(single.items()))
 
     def shift(self, raw: Raw, port: int) -> int:
@@ -521,7 +531,8 @@ class _Loader:
         shared: Globals = dataclasses.replace(
             sections["global"], rundir=self.variables["rundir"], ipc_prefix=self.variables["ipc_prefix"]
         )
-        longest = os.fsencode(f"{shared.rundir}/{shared.ipc_prefix}runner")
+        hub: Hub = sections["hub"]
+        longest = os.fsencode(f"{shared.rundir}/{shared.ipc_prefix}{'hub-control' if hub.store else 'runner'}")
         if len(longest) > MAX_SOCKET_PATH:
             text = f"rundir is too long: sockets in it would have {len(longest)} bytes, {MAX_SOCKET_PATH} are possible"
             self.refuse(self.blame("global", "rundir").error(text))
@@ -531,10 +542,9 @@ class _Loader:
         proxy: Proxy = sections["proxy"]
         runner: Runner = sections["runner"]
         handler: Handler = sections["handler"]
-        if bool(handler.control_tls_cert) != bool(handler.control_tls_key):
-            given = "control_tls_cert" if handler.control_tls_cert else "control_tls_key"
-            self.refuse(self.blame("handler", given).error("control_tls_cert and control_tls_key need each other"))
         self.check_publishing(handler)
+        for section, name, text in hub_faults(hub, proxy, handler):
+            self.refuse(self.blame(section, name).error(text))
         routesfile = ""
         if self.path is not None:
             routesfile = os.path.join(os.path.dirname(self.path), proxy.routesfile or "routes")
@@ -545,16 +555,22 @@ class _Loader:
             max_open_requests=min(proxy.max_open_requests or runner.client_maxconn, runner.client_maxconn),
         )
         handler = dataclasses.replace(
-            handler, message_rate=max(handler.message_rate, 0), message_hwm=max(handler.message_hwm, 0)
+            handler,
+            message_rate=max(handler.message_rate, 0),
+            message_hwm=max(handler.message_hwm, 0),
+            reserved_prefix=hub.prefix if hub.store else handler.reserved_prefix,
         )
-        config = Config(self.path, shared, runner, proxy, handler, self.overrides, self.warnings, self.ignored)
+        config = Config(self.path, shared, runner, proxy, handler, hub, self.overrides, self.warnings, self.ignored)
         if not config.services:
             text = f"services names no process: '{','.join(runner.services)}' (proxy and handler exist)"
             self.refuse(self.blame("runner", "services").error(text))
         return config
 
     def check_publishing(self, handler: Handler) -> None:
-        """Refuse ZeroMQ sockets that would let other machines publish without the key that control_key demands."""
+        """Refuse half a pair of TLS files, and ZeroMQ sockets by which other machines get around control_key."""
+        if bool(handler.control_tls_cert) != bool(handler.control_tls_key):
+            given = "control_tls_cert" if handler.control_tls_cert else "control_tls_key"
+            self.refuse(self.blame("handler", given).error("control_tls_cert and control_tls_key need each other"))
         if not handler.control_key or handler.control_zmq == "open":
             return
         specs = [("push_in_spec", handler.push_in_spec), ("command_spec", handler.command_spec)]

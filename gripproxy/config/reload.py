@@ -17,6 +17,7 @@ OWNED: Final = (
     ("runner", "https_ports"),
     ("runner", "local_ports"),
     ("proxy", "workers"),
+    ("hub", "store"),
 )
 """Keys that the runner obeys only at its start: the sockets it has opened, and the processes it runs."""
 
@@ -30,7 +31,7 @@ def needs_restart(config: Config, fresh: Config) -> list[str]:
 
 def adopt(config: Config, fresh: Config) -> Config:
     """Return ``fresh`` with the values of ``config`` for the keys that the runner owns."""
-    for section in ("global", "runner", "proxy"):
+    for section in ("global", "runner", "proxy", "hub"):
         attribute = "globals" if section == "global" else section
         kept = {key: _value(config, section, key) for owner, key in OWNED if owner == section}
         changed = dataclasses.replace(getattr(fresh, attribute), **kept)

@@ -18,6 +18,7 @@ __all__ = [
     "MAX_SOCKET_PATH",
     "NETWORKS",
     "READERS",
+    "SINGLE",
     "AccessPolicy",
     "LocalPort",
     "host_of_spec",
@@ -198,6 +199,9 @@ READERS: Final[dict[str, Callable[[str], Any]]] = {
     "nets": _nets,
 }
 """Kind of a key (gripproxy.config_keys) to the function that checks one item of its value. It raises ValueError."""
+
+SINGLE: Final = frozenset(("metrics", "octal", "spec", "port_address", "control", "remote", "cookie"))
+"""Kinds of keys whose value is one item, not a list."""
 
 _IFF_LOOPBACK: Final = 0x8
 """Flag of a network interface that never leaves the machine (netdevice(7))."""

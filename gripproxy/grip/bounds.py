@@ -1,4 +1,4 @@
-"""How long the names, ids and values may be that publishers and backends choose, in bytes.
+"""How long the names, ids and values may be that publishers and backends choose, in bytes, and which are reserved.
 
 Channels, ids and meta are kept for as long as a client is held or an id is remembered, once for each of very many: so
 each has a bound of its own, and is refused where it arrives.
@@ -7,7 +7,7 @@ each has a bound of its own, and is refused where it arrives.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, Self
 
 import orjson
@@ -15,7 +15,16 @@ import orjson
 from .item import Item, ItemError
 from .json_patch import PATCH_MAX
 
-__all__ = ["BOUNDS", "META_NAMES_MAX", "Bounds", "Settings", "memory_of_item", "size_of", "size_of_item"]
+__all__ = [
+    "BOUNDS",
+    "META_NAMES_MAX",
+    "RESERVED_FAULT",
+    "Bounds",
+    "Settings",
+    "memory_of_item",
+    "size_of",
+    "size_of_item",
+]
 
 META_NAMES_MAX: Final = 256
 """Values that meta may have: each costs some 200 bytes besides its own."""
@@ -51,12 +60,14 @@ class Settings(Protocol):
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """The greatest lengths in bytes: of a channel's name, of an id or ``prev-id``, of all names and values of meta
-    together, and of an item with all its formats."""
+    together, and of an item with all its formats; and the names of channels that are reserved."""
 
     channel: int = 1024
     id: int = 1024
     meta: int = 64 * 1024
     item: int = 16 * 1024 * 1024
+    reserved: bytes | None = None
+    """Beginning of the names that a backend may not use, without the prefix of its route; None: it may use all."""
     least: int = field(init=False)
     """Length of a message that can exceed no bound, with any content."""
 
@@ -67,6 +78,21 @@ class Bounds:
     def of(cls, settings: Settings) -> Self:
         """Return the bounds of ``settings``, the section ``[handler]``."""
         return cls(settings.channel_max, settings.id_max, settings.meta_max, settings.item_max)
+
+    def with_reserved(self, reserved: bytes, prefix: bytes) -> Self:
+        """Return the bounds of a route whose backends may not use reserved channels.
+
+        Args:
+            reserved: ``reserved_prefix``, not empty.
+            prefix: channel prefix of the route, which goes before each name that its backends write.
+        """
+        if prefix.startswith(reserved):
+            return replace(self, reserved=b"")
+        return replace(self, reserved=reserved[len(prefix) :] if reserved.startswith(prefix) else None)
+
+    def reserves(self, name: bytes) -> bool:
+        """Return whether ``name`` of a channel, as a backend writes it, is reserved for others."""
+        return self.reserved is not None and name.startswith(self.reserved)
 
     def of_channel(self, name: bytes) -> str:
         """Return the fault in the length of ``name`` of a channel; empty if there is none."""
@@ -158,6 +184,9 @@ def size_of_item(item: Item) -> int:
         size += len(item.message.content or b"")
     return size
 
+
+RESERVED_FAULT: Final = "is reserved: only routes with the property 'reserved' may use it (reserved_prefix)"
+"""Fault of a backend that uses a reserved channel."""
 
 BOUNDS: Final = Bounds()
 """As they are if nothing is configured."""

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import orjson
 
-from gripproxy.grip.bounds import BOUNDS, Bounds
+from gripproxy.grip.bounds import BOUNDS, RESERVED_FAULT, Bounds
 from gripproxy.grip.errors import BackendError
 from gripproxy.grip.frames import MAX_CONTROL
 
@@ -143,13 +143,14 @@ def parse_control(data: bytes, bounds: Bounds = BOUNDS) -> Control:
 
     Args:
         data: The message; the leading ``c:`` may be there or not (no JSON begins with it).
-        bounds: Of channels and ids.
+        bounds: Of channels and ids, with the channels that this backend may not use.
 
     Returns:
         The order. Fields that mean nothing are ignored.
 
     Raises:
-        ControlError: It is not JSON, not an object, of unknown type, or a field is missing, wrong or too long.
+        ControlError: It is not JSON, not an object, of unknown type, a field is missing, wrong or too long, or the
+            channel is reserved.
     """
     data = data.removeprefix(CONTROL_PREFIX)
     try:
@@ -168,6 +169,8 @@ def parse_control(data: bytes, bounds: Bounds = BOUNDS) -> Control:
             raise ControlError(f"subscribe has a channel of {fault}")
         if fault := bounds.of_id(parsed.prev_id):
             raise ControlError(f"subscribe has a prev-id of {fault}")
+        if bounds.reserves(parsed.channel):
+            raise ControlError(f"channel {_shown(parsed.channel.decode())} {RESERVED_FAULT}")
     return parsed
 
 

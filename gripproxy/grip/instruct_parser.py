@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, Literal
 
-from gripproxy.grip.bounds import BOUNDS, Bounds
+from gripproxy.grip.bounds import BOUNDS, RESERVED_FAULT, Bounds
 from gripproxy.grip.headers import Headers, ParamsError, param, parse_all_params, parse_params, split_list
 from gripproxy.grip.instruct import (
     CONTROL,
@@ -56,13 +56,13 @@ def parse_instruct(response: Response, bounds: Bounds = BOUNDS) -> Instruct:
 
     Args:
         response: As the backend sent it; not changed.
-        bounds: Of channels, ids and meta.
+        bounds: Of channels, ids and meta, with the channels that this backend may not use.
 
     Returns:
         The instruct, all values checked and defaults filled in.
 
     Raises:
-        InstructError: Something in it has no meaning (docs/grip.md §3.7), or exceeds a bound.
+        InstructError: Something in it has no meaning (docs/grip.md §3.7), exceeds a bound, or is reserved.
     """
     grip: dict[bytes, list[bytes]] = {}
     kept: Headers = []
@@ -161,7 +161,7 @@ def _parse_channels(values: list[bytes], bounds: Bounds) -> tuple[ChannelSpec, .
         channel = _parse_channel(item) if len(item) <= _SHARED_LENGTH else _parse_channel.__wrapped__(item)
         if channel is not None:
             # Names and ids are not longer than the item they are in.
-            if len(item) > bounds.least:
+            if len(item) > bounds.least or bounds.reserved is not None:
                 _check((channel,), {}, bounds)
             channels.append(channel)
     return tuple(channels)
@@ -173,6 +173,8 @@ def _check(channels: tuple[ChannelSpec, ...], meta: Mapping[bytes, bytes], bound
             raise InstructError(f"channel has a name of {bounds.of_channel(channel.name)}")
         if channel.prev_id is not None and len(channel.prev_id) > bounds.id:
             raise InstructError(f"channel has a prev-id of {bounds.of_id(channel.prev_id)}")
+        if bounds.reserves(channel.name):
+            raise InstructError(f"channel '{shown(channel.name)}' {RESERVED_FAULT}")
     if meta and (fault := bounds.of_meta(meta)):
         raise InstructError(f"connection has meta of {fault}")
 

@@ -7,7 +7,8 @@ runner.
 
 ``listening_sockets`` opens or adopts the sockets of clients, ``endpoints`` those of publishers, ``tls`` loads
 certificates. ``limits`` raises the limit of open files, ``background`` runs a blocking call beside the loop, and
-``zmq_reader`` drains a ZeroMQ socket from an event loop, a bounded turn at a time.
+``zmq_reader`` drains a ZeroMQ socket from an event loop, a bounded turn at a time. ``hub_sockets`` names the sockets
+between the hub, workers and the handler.
 
 No module here knows requests, channels or items.
 """

@@ -15,13 +15,13 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from gripproxy.config.values import MAX_SOCKET_PATH
-from gripproxy.routing.route import LATER, REPEATABLE, Route, RouteError, RouteProblem, Target
+from gripproxy.routing.route import LATER, REPEATABLE, Route, RouteError, RouteProblem, RouteScope, Target
 from gripproxy.routing.table import RouteTable
 
 __all__ = ["parse_routes", "split_line"]
 
 
-CONDITION_FLAGS: Final = frozenset(("orig_headers", "debug", "aco", "no_grip"))
+CONDITION_FLAGS: Final = frozenset(("orig_headers", "debug", "aco", "no_grip", "reserved"))
 
 
 CONDITION_VALUES: Final = frozenset(
@@ -59,6 +59,21 @@ AWAY_WAIT_MAX: Final = 60.0
 """Greatest ``away_wait``, in seconds."""
 
 
+HUB: Final = "hub"
+"""Value of the target that stands for the hub's socket."""
+
+
+HUB_REFUSES: Final = (
+    *("ssl", "insecure", "trust_connect_host", "untrusted"),
+    *("host", "client_cert", "client_key", "ipc_file_mode"),
+)
+"""Properties of targets that the target ``hub`` must not have: it is a process of this service, on its own socket."""
+
+
+HUB_SECRET: Final = b"access_token"
+"""Parameter of the query in which browsers give the hub a token (RFC 6750 §2.3)."""
+
+
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -69,6 +84,10 @@ _HOST: Final = re.compile(r"[^\s/?#@\\\[\]:\x00-\x1f\x7f]+")
 
 
 _Section = tuple[str, list[tuple[str, str | None]]]
+
+
+SCOPE: Final = RouteScope()
+"""Of a configuration without reserved channels."""
 
 
 def split_line(line: str) -> list[_Section]:
@@ -246,18 +265,21 @@ def _headers(values: list[str]) -> tuple[tuple[bytes, bytes], ...]:
     return tuple(headers)
 
 
-def _target(section: _Section, path_beg: str, base: str, note: Callable[[str], None]) -> Target:
+def _target(section: _Section, path_beg: str, base: str, scope: RouteScope, note: Callable[[str], None]) -> Target:
     value = section[0]
     if value.startswith(("zhttp/", "zhttpreq/")):
         raise RouteError(f"not supported yet: {value.partition('/')[0]} (target '{value}')")
     properties = _Properties(section, TARGET_FLAGS, TARGET_VALUES, note)
+    flags, hub = properties.flags, value == HUB
     host, port, path = "", 0, ""
     kind: Literal["host", "unix", "test"] = "host"
     if value == "test":
         kind = "test"
+    elif hub:
+        kind, path = "unix", _hub_path(properties, scope)
     elif value.startswith("unix:"):
         kind, path = "unix", _socket_path(value, base)
-        if "trust_connect_host" in properties.flags:
+        if "trust_connect_host" in flags:
             raise RouteError(f"target '{value}' has no host name that trust_connect_host could refer to")
     else:
         host, port = _address(value)
@@ -267,13 +289,12 @@ def _target(section: _Section, path_beg: str, base: str, note: Callable[[str], N
     if "" in subs:
         raise RouteError("sub needs a channel")
     away_wait = properties.seconds("away_wait", AWAY_WAIT_MAX)
-    away = properties.get("away")
+    away = properties.get("away") or ("503" if hub else None)
     if away not in (None, "503"):
         raise RouteError(f"away must be 503, not '{away}'")
     if away_wait is not None and away is None:
         raise RouteError("away_wait needs away=503")
     cert, private = properties.get("client_cert"), properties.get("client_key")
-    flags = properties.flags
     return Target(
         kind=kind,
         host=host,
@@ -285,7 +306,7 @@ def _target(section: _Section, path_beg: str, base: str, note: Callable[[str], N
         untrusted="untrusted" in flags,
         trust_connect_host="trust_connect_host" in flags,
         insecure="insecure" in flags,
-        over_http="over_http" in flags and kind != "test",
+        over_http=hub or ("over_http" in flags and kind != "test"),
         one_event="one_event" in flags,
         host_header=_host_header("host", properties.get("host")),
         subs=tuple(_bytes(sub) for sub in subs),
@@ -293,6 +314,16 @@ def _target(section: _Section, path_beg: str, base: str, note: Callable[[str], N
         client_key=os.path.join(base, private) if private else None,
         prefix=_bytes(path_beg.rstrip("/")) if kind == "test" else b"",
     )
+
+
+def _hub_path(properties: _Properties, scope: RouteScope) -> str:
+    """Return the path of the hub's socket, for a target that has only properties that fit."""
+    if not scope.hub_socket:
+        raise RouteError("target 'hub' needs an event store: write store=PATH in [hub] of the config file")
+    for name in HUB_REFUSES:
+        if name in properties.flags or name in properties.values:
+            raise RouteError(f"target 'hub' takes no '{name}': it is the hub of this service")
+    return scope.hub_socket
 
 
 def _socket_path(value: str, base: str) -> str:
@@ -310,7 +341,7 @@ def _address(value: str) -> tuple[str, int]:
     """Read ``host:port`` or ``[v6]:port``."""
     host, colon, port = value.rpartition(":")
     if not colon or not host:
-        raise RouteError(f"target must be 'host:port', 'unix:path' or 'test', not '{value}'")
+        raise RouteError(f"target must be 'host:port', 'unix:path', 'hub' or 'test', not '{value}'")
     if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
         raise RouteError(f"target '{value}' has an invalid port: it must be 1 to 65535")
     if host.startswith("[") and host.endswith("]"):
@@ -324,7 +355,7 @@ def _address(value: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _route(sections: list[_Section], number: int, base: str, note: Callable[[str], None]) -> Route:
+def _route(sections: list[_Section], number: int, base: str, scope: RouteScope, note: Callable[[str], None]) -> Route:
     if len(sections) < 2:
         raise RouteError("a route needs a condition and at least one target")
     condition = _Properties(sections[0], CONDITION_FLAGS, CONDITION_VALUES, note)
@@ -349,6 +380,15 @@ def _route(sections: list[_Section], number: int, base: str, note: Callable[[str
     if "" in secret:
         raise RouteError("secret_query needs the name of a parameter")
     level = condition.number("log_level")
+    targets = tuple(_target(section, path_beg or "", base, scope, note) for section in sections[1:])
+    hub = any(section[0] == HUB for section in sections[1:])
+    if hub and len(targets) > 1:
+        raise RouteError("target 'hub' must be the only one of its route: no other target has its events")
+    reserved = hub or "reserved" in condition.flags
+    if hub and path_beg and "path_rem" not in condition.values and replace_beg is None:
+        replace_beg = ""
+    if scope.reserved and not reserved:
+        _check_subs(targets, scope.reserved)
     return Route(
         id=_bytes(id or ",".join((host or "*", proto or "*", ssl or "*", path_beg or "*"))),
         explicit_id=id is not None,
@@ -368,10 +408,21 @@ def _route(sections: list[_Section], number: int, base: str, note: Callable[[str
         no_grip="no_grip" in condition.flags,
         log_level=None if level is None else min(level, 3),
         set_headers=_headers(condition.values.get("header", [])),
-        secret_query=frozenset(map(_bytes, secret)),
-        targets=tuple(_target(section, path_beg or "", base, note) for section in sections[1:]),
+        reserved=reserved,
+        secret_query=frozenset((*map(_bytes, secret), HUB_SECRET) if hub else map(_bytes, secret)),
+        targets=targets,
         line=number,
     )
+
+
+def _check_subs(targets: tuple[Target, ...], reserved: bytes) -> None:
+    for target in targets:
+        for sub in target.subs:
+            if sub.startswith(reserved):
+                name, prefix = sub.decode("utf-8", "replace"), reserved.decode("utf-8", "replace")
+                raise RouteError(
+                    f"sub={name}: channels that begin with '{prefix}' need the property reserved on the route"
+                )
 
 
 def _check_key(text: str, base: str) -> None:
@@ -384,13 +435,16 @@ def _check_key(text: str, base: str) -> None:
         raise RouteError(f"sig_key: {error}") from error
 
 
-def parse_routes(text: str, filename: str, base: str | None = None) -> tuple[RouteTable, list[RouteProblem]]:
+def parse_routes(
+    text: str, filename: str, base: str | None = None, scope: RouteScope = SCOPE
+) -> tuple[RouteTable, list[RouteProblem]]:
     """Read routes (docs/grip.md §1.1 to §1.5).
 
     Args:
         text: of the file (bytes that are not UTF-8 as surrogates).
         filename: for problems.
         base: directory of relative paths (default: that of ``filename``).
+        scope: parts of the configuration that lines refer to.
 
     Returns:
         The table of the valid lines, and the problems of the others.
@@ -406,7 +460,7 @@ def parse_routes(text: str, filename: str, base: str | None = None) -> tuple[Rou
             sections = split_line(line.removesuffix("\r"))
             if not sections:
                 continue
-            route = _route(sections, number, where, notes.append)
+            route = _route(sections, number, where, scope, notes.append)
         except RouteError as error:
             problems.append(RouteProblem(filename, number, str(error)))
             continue

@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes
 from gripproxy.grip.errors import OperatorError
 from gripproxy.routing.route_states import RouteStates
 
-__all__ = ["Route", "RouteProblem", "Target"]
+__all__ = ["Route", "RouteProblem", "RouteScope", "Target"]
 
 
 LATER: Final = frozenset(
@@ -40,6 +40,19 @@ class RouteProblem:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class RouteScope:
+    """Parts of the configuration that lines of routes refer to.
+
+    Attributes:
+        reserved: ``reserved_prefix``; empty: no channel is reserved.
+        hub_socket: absolute path of the socket that the target ``hub`` stands for; empty: there is no hub.
+    """
+
+    reserved: bytes = b""
+    hub_socket: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +119,8 @@ class Route:
     log_level: int | None = None
     set_headers: tuple[tuple[bytes, bytes], ...] = ()
     """Names as written; an empty value only removes (docs/grip.md §1.3 ``header``)."""
+    reserved: bool = False
+    """Its targets may name channels that begin with ``reserved_prefix``."""
     secret_query: frozenset[bytes] = frozenset()
     """Parameters of the query that only targets see: no log, statistics, link base or debug text has them."""
     targets: tuple[Target, ...] = ()

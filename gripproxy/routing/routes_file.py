@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from gripproxy.config import Config, ConfigError
+from gripproxy.process.hub_sockets import hub_socket
 from gripproxy.routing.grammar import parse_routes
-from gripproxy.routing.route import RouteProblem
+from gripproxy.routing.route import RouteProblem, RouteScope
 from gripproxy.routing.table import RouteTable
 
 __all__ = ["MAX_FILE", "Routes", "RoutesFile", "Stamp"]
@@ -48,20 +49,32 @@ class RoutesFile:
         path: of the file, or None.
         lines: replace the file if there are any.
         base: directory that relative files in routes start from (default: that of ``path``).
+        scope: parts of the configuration that lines refer to; None: the defaults.
     """
 
-    __slots__ = ("base", "lines", "path")
+    __slots__ = ("base", "lines", "path", "scope")
 
-    def __init__(self, path: str | None, lines: Iterable[str] = (), base: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | None,
+        lines: Iterable[str] = (),
+        base: str | None = None,
+        scope: RouteScope | None = None,
+    ) -> None:
         self.lines: tuple[str, ...] = tuple(lines)
         self.path: str | None = None if self.lines else path
         """The file to watch, None if there is none."""
         self.base = base
+        self.scope = RouteScope() if scope is None else scope
 
     @classmethod
     def of(cls, config: Config) -> RoutesFile:
         """Return the source of routes of ``config``: --route lines, the routes file, or the test route."""
-        return cls(config.proxy.routesfile or None, config.route_lines, config.directory)
+        scope = RouteScope(
+            reserved=config.handler.reserved_prefix.encode(),
+            hub_socket=hub_socket(config) if config.hub.store else "",
+        )
+        return cls(config.proxy.routesfile or None, config.route_lines, config.directory, scope)
 
     def stamp(self) -> Stamp | None:
         """Return the stamp of the file, which changes with it; None without a file, or while stat fails."""
@@ -101,9 +114,9 @@ class RoutesFile:
         """Return the routes in ``data``, as ``read`` returned it."""
         text = data.decode("utf-8", "surrogateescape")
         if self.path is None:
-            table, problems = parse_routes(text, "--route", self.base)
+            table, problems = parse_routes(text, "--route", self.base, self.scope)
             return Routes(table, tuple(problems))
-        table, problems = parse_routes(text, self.path, self.base)
+        table, problems = parse_routes(text, self.path, self.base, self.scope)
         return Routes(table, tuple(problems), _damage(self.path, data, table, problems))
 
     def refused_lines(self, routes: Routes) -> list[ConfigError]:

@@ -100,7 +100,7 @@ def refusal(start: Start, setup: Setup) -> str:
 def test_bad_route(start: Start) -> None:
     assert refusal(start, BAD_ROUTE) == expect(
         pushpin="",
-        ours="gripproxy: error: --route: target must be 'host:port', 'unix:path' or 'test', not 'nonsense': "
+        ours="gripproxy: error: --route: target must be 'host:port', 'unix:path', 'hub' or 'test', not 'nonsense': "
         "'* nonsense'",
         pushpin_does="Starts although `--route` names an unusable target; requests get 502.",
         ours_does="Does not start when `--route` cannot be used: exit status 2, and the last line on stderr names the "

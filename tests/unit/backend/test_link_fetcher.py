@@ -28,6 +28,7 @@ class Reader:
         self.body = bytearray()
         self.reading: Reading | None = None
         self.act: Callable[[], None] | None = None
+        self.problem = ""
 
     def on_link_body(self, data: bytes, framed: bytes) -> None:
         self.body += data
@@ -36,6 +37,7 @@ class Reader:
 
     def on_link_end(self, uri: bytes, instruct: Instruct | None, problem: str) -> None:
         self.answers.append((uri, bytes(self.body)))
+        self.problem = problem
         if self.act is not None:
             self.act()
 
@@ -47,8 +49,8 @@ class Reader:
 class Fetches:
     """The fetches of a worker with one route."""
 
-    def __init__(self, **changes: Any) -> None:
-        self.house = House("*,id=r one:80", **changes)
+    def __init__(self, route: str = "*,id=r one:80", **changes: Any) -> None:
+        self.house = House(route, **changes)
         self.fetches = LinkFetcher(self.house.worker.context)
         self.route = self.house.worker.router.routes.routes[0]
         self.answers: list[tuple[bytes, bytes | None]] = []
@@ -421,3 +423,14 @@ def unchunk_all(data: bytes) -> bytes:
     content, complete = unchunk(Parsed(data).rest)
     assert not complete
     return content
+
+
+@pytest.mark.parametrize(("route", "problem"), [("*,id=r", True), ("*,id=r,reserved", False)])
+def test_a_reserved_channel_in_an_answer(route: str, problem: bool) -> None:
+    fetches = Fetches(route=f"{route} one:80", reserved_prefix="hub/")
+    reader = fetches.ask()
+    backend = fetches.house.pool.connect()
+    backend.says(b"HTTP/1.1 200 OK\r\nGrip-Hold: stream\r\nGrip-Channel: hub/1\r\nContent-Length: 2\r\n\r\nhi")
+    assert fetches.answers == [(b"http://example/link", b"hi")]
+    assert reader.problem.startswith("channel 'hub/1' is reserved") is problem
+    assert (reader.problem == "") is not problem

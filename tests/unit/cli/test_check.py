@@ -204,7 +204,7 @@ class TestCheck:
     def test_lines_with_an_error(self, setup: Setup) -> None:
         assert setup.warnings(routes="* test\n*,path_beg=/x,debug=no a:1\nb c\n") == [
             "routes:2: 'debug' is a flag: '=no' is ignored, it is on",
-            "routes:3: target must be 'host:port', 'unix:path' or 'test', not 'c' (line skipped)",
+            "routes:3: target must be 'host:port', 'unix:path', 'hub' or 'test', not 'c' (line skipped)",
         ]
 
     def test_no_routes(self, setup: Setup) -> None:
@@ -256,8 +256,8 @@ class TestCheck:
         assert [line.replace(f"{setup.directory}/", "").partition(" is the key")[0] for line in found] == [
             "error: g.conf:2: http_port: port must be 1 to 65535, not 'x'",
             "error: g.conf:5: workers must be a whole number, not 'y'",
-            "error: --route: target must be 'host:port', 'unix:path' or 'test', not 'a': '* a'",
-            "error: --route: target must be 'host:port', 'unix:path' or 'test', not 'c': 'b c'",
+            "error: --route: target must be 'host:port', 'unix:path', 'hub' or 'test', not 'a': '* a'",
+            "error: --route: target must be 'host:port', 'unix:path', 'hub' or 'test', not 'c': 'b c'",
             "error: sig_key=changeme",
             "warning: g.conf:3: unknown key 'log_levle' in [runner] (did you mean 'log_level'?)",
             "warning: no http_port, https_ports or local_ports: clients have no way in",

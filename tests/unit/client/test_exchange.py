@@ -606,6 +606,27 @@ class TestGrip:
         else:
             assert text == "Error while proxying to origin.\n"
 
+    @pytest.mark.parametrize(
+        ("route", "code"),
+        [
+            ("*", 502),
+            ("*,prefix=hub/", 502),
+            ("*,prefix=app-", 200),
+            ("*,reserved", 200),
+            ("*,reserved,prefix=hub/", 200),
+        ],
+    )
+    def test_one_with_a_reserved_channel(self, route: str, code: int) -> None:
+        house = House(f"{route} one:80", reserved_prefix="hub/", debug=True)
+        browser, backend = asked(house)
+        backend.says(grip(b"", b"Grip-Hold: stream", b"Grip-Channel: hub/1"))
+        house.confirm()
+        if code == 502:
+            text = "Failed to parse accept instructions: channel 'hub/1' is reserved: only routes with the property "
+            assert error(browser, 502).startswith(text)
+        else:
+            assert browser.take().startswith(b"HTTP/1.1 200 ")
+
     @pytest.mark.parametrize("debug", [True, False])
     @pytest.mark.parametrize("header", [b"Grip-Hold: response\r\nGrip-Channel: c", b"Grip-Status: 200"])
     def test_one_that_is_too_large(self, debug: bool, header: bytes) -> None:

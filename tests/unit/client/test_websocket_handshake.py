@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gripproxy.grip.frames import TEXT
+from gripproxy import pipe
+from gripproxy.grip.frames import TEXT, serialise
 from gripproxy.grip.item import Item, MessageFormat
 from tests.support.doubles import House, Parsed
 from tests.support.sockets import HANDSHAKE, KEY, asked, frames, switching
@@ -68,3 +69,26 @@ def test_one_that_opens_while_the_process_ends_is_closed() -> None:
     backend.says(switching(request))
     house.pass_time(0)
     assert frames(Parsed(browser.take()).rest) == [(8, b"\x03\xe9")]
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+@pytest.mark.parametrize("reserved", [False, True])
+def test_only_a_reserved_route_may_subscribe_to_reserved_channels(over_http: bool, reserved: bool) -> None:
+    control = b'c:{"type":"subscribe","channel":"hub/1"}'
+    house = House(
+        f"*{',reserved' if reserved else ''} one:80{',over_http' if over_http else ''}", reserved_prefix="hub/"
+    )
+    if over_http:
+        browser = house.browser().says(HANDSHAKE)
+        backend = house.pool.connect()
+        events = b"OPEN\r\nTEXT %x\r\n%b\r\n" % (len(control), control)
+        headers = b"Content-Type: application/websocket-events\r\nSec-WebSocket-Extensions: grip\r\n"
+        backend.says(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (headers, len(events), events))
+    else:
+        browser, backend, request = asked(house)
+        backend.says(switching(request, b"Sec-WebSocket-Extensions: grip\r\n"))
+        backend.transport.protocol.data_received(serialise(TEXT, control))
+    house.pass_time(1)
+    subscribed = [message[1] for message in house.pipe.take() if message[0] == pipe.SUBSCRIBE]
+    assert subscribed == ([b"hub/1"] if reserved else [])
+    assert Parsed(browser.take()).code == 101

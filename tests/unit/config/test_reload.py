@@ -14,6 +14,7 @@ def test_what_only_a_restart_obeys(tmp_path: pathlib.Path) -> None:
     text = (
         "[global]\nrundir=/elsewhere\nipc_prefix=x-\n[runner]\nservices=proxy\nhttp_port=1\nhttps_ports=2\n"
         "local_ports=/s\nreload_spread=7\n[proxy]\nworkers=9\nsig_iss=me\n"
+        "[hub]\nstore=s\nhub_anonymous=all\n"
     )
     (tmp_path / "g.conf").write_text(text)
     (tmp_path / "routes").write_text("* test\n")
@@ -27,6 +28,7 @@ def test_what_only_a_restart_obeys(tmp_path: pathlib.Path) -> None:
         "[runner] https_ports",
         "[runner] local_ports",
         "[proxy] workers",
+        "[hub] store",
     ]
     adopted = adopt(config, fresh)
     assert needs_restart(config, adopted) == []

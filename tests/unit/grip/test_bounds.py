@@ -81,3 +81,28 @@ def test_an_item_that_waits_counts_with_all_its_formats() -> None:
     patch = ResponseFormat("send", 200, b"", [], None, [{"op": "test"}])
     assert memory_of_item(Item(b"", response=patch)) == PATCH_MAX
     assert memory_of_item(Item(b"", message=MessageFormat("send", "ping"))) == 0
+
+
+@pytest.mark.parametrize(
+    ("prefix", "name", "reserved"),
+    [
+        (b"", b"hub/1", True),
+        (b"", b"hub/", True),
+        (b"", b"hub", False),
+        (b"", b"x/hub/1", False),
+        (b"hu", b"b/1", True),
+        (b"hu", b"hub/1", False),
+        (b"hub/", b"", True),
+        (b"hub/x", b"anything", True),
+        (b"app-", b"hub/1", False),
+    ],
+)
+def test_a_reserved_channel_is_known_by_its_final_name(prefix: bytes, name: bytes, reserved: bool) -> None:
+    assert Bounds().with_reserved(b"hub/", prefix).reserves(name) is reserved
+    assert (prefix + name).startswith(b"hub/") is reserved
+    assert not BOUNDS.reserves(name)
+
+
+def test_reserved_channels_leave_the_other_bounds() -> None:
+    bounds = SMALL.with_reserved(b"hub/", b"")
+    assert (bounds.channel, bounds.id, bounds.meta, bounds.least) == (SMALL.channel, SMALL.id, SMALL.meta, SMALL.least)

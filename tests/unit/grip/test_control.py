@@ -221,3 +221,9 @@ class TestBounds:
         assert changed_meta(meta, SetMeta(b"a", None), self.SMALL) == {b"b": b"5678"}
         with pytest.raises(ControlError, match="set-meta makes meta of 11 bytes, at most 10 are allowed"):
             changed_meta(meta, SetMeta(b"c", b""), self.SMALL)
+
+    def test_a_reserved_channel(self) -> None:
+        bounds = Bounds().with_reserved(b"hub/", b"")
+        assert parse_control(control("subscribe", channel="hub"), bounds) == Subscribe(b"hub")
+        with pytest.raises(ControlError, match="channel 'hub/1' is reserved: only routes with the property 'reserved'"):
+            parse_control(control("subscribe", channel="hub/1"), bounds)

@@ -503,3 +503,26 @@ class TestBounds:
         assert self.refused((b"Grip-Set-Meta", b"12345=67890, a=")) == (
             "connection has meta of 11 bytes, at most 10 are allowed (meta_max)"
         )
+
+    @pytest.mark.parametrize(
+        "response",
+        [
+            Response(200, b"OK", [STREAM, (b"Grip-Channel", b"a, hub/1")]),
+            Response(200, b"OK", [STREAM, (b"Grip-Channel", b"hub/1; prev-id=5; filter=skip-self")]),
+            Response(200, b"OK", [(b"Grip-Channel", b"hub/1")]),
+            Response(
+                200,
+                b"OK",
+                [(b"Content-Type", b"application/grip-instruct")],
+                b'{"hold": {"mode": "stream", "channels": [{"name": "a"}, {"name": "hub/1"}]}}',
+            ),
+        ],
+    )
+    def test_a_reserved_channel(self, response: Response) -> None:
+        assert any(channel.name == b"hub/1" for channel in parse_instruct(response).channels)
+        with pytest.raises(InstructError) as caught:
+            parse_instruct(response, Bounds().with_reserved(b"hub/", b""))
+        assert caught.value.detail == (
+            "channel 'hub/1' is reserved: only routes with the property 'reserved' may use it (reserved_prefix)"
+        )
+        assert parse_instruct(response, Bounds().with_reserved(b"hub/", b"app-")).channels

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gripproxy.routing.grammar import parse_routes, split_line
-from gripproxy.routing.route import Route, RouteProblem, Target
+from gripproxy.routing.route import Route, RouteProblem, RouteScope, Target
 from gripproxy.routing.table import RouteTable
 
 
@@ -257,8 +257,8 @@ class TestTargets:
     @pytest.mark.parametrize(
         ("text", "reason"),
         [
-            ("localhost", "target must be 'host:port', 'unix:path' or 'test', not 'localhost'"),
-            (":80", "target must be 'host:port', 'unix:path' or 'test', not ':80'"),
+            ("localhost", "target must be 'host:port', 'unix:path', 'hub' or 'test', not 'localhost'"),
+            (":80", "target must be 'host:port', 'unix:path', 'hub' or 'test', not ':80'"),
             ("a:0", "target 'a:0' has an invalid port: it must be 1 to 65535"),
             ("a:65536", "target 'a:65536' has an invalid port: it must be 1 to 65535"),
             ("a:x", "target 'a:x' has an invalid port: it must be 1 to 65535"),
@@ -432,3 +432,83 @@ class TestSecretQuery:
 
     def test_it_needs_a_name(self) -> None:
         assert "secret_query needs" in str(parse_routes("*,secret_query= test", "r")[1][0])
+
+
+class TestHub:
+    SCOPE = RouteScope(b"hub/", "/run/x/hub")
+
+    def route(self, line: str) -> Route:
+        routes, problems = parse_routes(line, "routes", scope=self.SCOPE)
+        assert [str(problem) for problem in problems] == []
+        (only,) = routes.routes
+        return only
+
+    def problem(self, line: str, scope: RouteScope = SCOPE) -> str:
+        routes, problems = parse_routes(line, "routes", scope=scope)
+        assert routes.routes == ()
+        (only,) = problems
+        return only.reason
+
+    def test_it_stands_for_the_socket_and_the_properties_of_the_hub(self) -> None:
+        line = self.route("* hub")
+        assert line.targets == (Target("unix", path="/run/x/hub", over_http=True, away=True, away_wait=3.0),)
+        assert line.reserved
+        assert line.secret_query == {b"access_token"}
+        assert str(line.targets[0]) == "unix:/run/x/hub"
+
+    def test_properties_are_added_to(self) -> None:
+        line = self.route("*,secret_query=other hub,away_wait=9,sub=hub/1,one_event,over_http,away=503")
+        (only,) = line.targets
+        assert (only.away, only.away_wait, only.subs, only.one_event) == (True, 9.0, (b"hub/1",), True)
+        assert line.secret_query == {b"access_token", b"other"}
+
+    def test_other_routes_have_none_of_them(self) -> None:
+        line = self.route("* unix:/run/x/other")
+        assert not line.reserved
+        assert line.secret_query == frozenset()
+        assert not line.targets[0].away
+
+    @pytest.mark.parametrize(
+        ("condition", "path", "seen"),
+        [
+            ("*", b"/topics/T?a=b", b"/topics/T?a=b"),
+            ("*,path_beg=/x/", b"/x/topics/T?a=b", b"/topics/T?a=b"),
+            ("*,path_beg=/x", b"/x/topics/T?a=b", b"/topics/T?a=b"),
+            ("*,path_beg=/x", b"/x?a=b", b"/?a=b"),
+            ("*,path_beg=/x/", b"/x/", b"/"),
+            ("*,path_beg=/x/,replace_beg=/y/", b"/x/topics/T", b"/y/topics/T"),
+            ("*,path_beg=/x/y/,path_rem=2", b"/x/y/topics/T", b"/y/topics/T"),
+            ("*,path_beg=/x/,path_rem=0", b"/x/topics/T", b"/x/topics/T"),
+        ],
+    )
+    def test_the_hub_sees_the_path_behind_the_prefix(self, condition: str, path: bytes, seen: bytes) -> None:
+        assert self.route(f"{condition} hub").rewrite_path(path) == seen
+
+    def test_without_a_store(self) -> None:
+        reason = "target 'hub' needs an event store: write store=PATH in [hub] of the config file"
+        assert self.problem("* hub", RouteScope(b"hub/")) == reason
+
+    @pytest.mark.parametrize("line", ["* hub a:1", "* a:1 hub", "* hub hub"])
+    def test_it_is_the_only_target(self, line: str) -> None:
+        assert "must be the only one of its route" in self.problem(line)
+
+    @pytest.mark.parametrize("name", ["ssl", "insecure", "trust_connect_host", "untrusted", "host=h", "client_cert=c"])
+    def test_it_takes_no_properties_of_other_machines(self, name: str) -> None:
+        assert self.problem(f"* hub,{name}").startswith(f"target 'hub' takes no '{name.partition('=')[0]}'")
+
+
+class TestReserved:
+    SCOPE = RouteScope(reserved=b"hub/")
+
+    @pytest.mark.parametrize("line", ["* a:1,sub=all,sub=hub/1", "*,prefix=hub/ a:1 b:1,sub=hub/"])
+    def test_a_channel_of_the_route_needs_the_property(self, line: str) -> None:
+        routes, problems = parse_routes(line, "routes", scope=self.SCOPE)
+        assert routes.routes == ()
+        assert "channels that begin with 'hub/' need the property reserved on the route" in problems[0].reason
+        assert parse_routes(line.replace("*", "*,reserved", 1), "routes", scope=self.SCOPE)[1] == []
+        assert parse_routes(line, "routes")[1] == []
+
+    def test_others_do_not(self) -> None:
+        routes, problems = parse_routes("*,prefix=hub/ a:1,sub=all,sub=hub", "routes", scope=self.SCOPE)
+        assert (len(routes.routes), problems) == (1, [])
+        assert not routes.routes[0].reserved

@@ -100,10 +100,10 @@ class TestLines:
             (["* test", "x"], "--route: a route needs a condition and at least one target: 'x'"),
             (
                 ["* nonsense"],
-                "--route: target must be 'host:port', 'unix:path' or 'test', not 'nonsense': '* nonsense'",
+                "--route: target must be 'host:port', 'unix:path', 'hub' or 'test', not 'nonsense': '* nonsense'",
             ),
             (["* a:1", "* b:2"], "--route: duplicate condition, line 1 has it already: '* b:2'"),
-            (["* a:1\nx y"], "--route: target must be 'host:port', 'unix:path' or 'test', not 'y': 'x y'"),
+            (["* a:1\nx y"], "--route: target must be 'host:port', 'unix:path', 'hub' or 'test', not 'y': 'x y'"),
             ([""], "--route: no route in ''"),
             (["# later"], "--route: no route in '# later'"),
         ],
@@ -128,6 +128,19 @@ class TestLines:
         source = RoutesFile.of(load_config(str(tmp_path / "g.conf")))
         assert (source.path, source.lines, source.base) == (str(tmp_path / "sub/r"), (), str(tmp_path))
 
+    def test_the_hub_of_a_configuration(self, tmp_path: pathlib.Path) -> None:
+        conf = tmp_path / "g.conf"
+        conf.write_text(f"[global]\nrundir={tmp_path}\n[hub]\nstore=s\nhub_anonymous=all\n")
+        scope = RoutesFile.of(load_config(str(conf))).scope
+        assert (scope.hub_socket, scope.reserved) == (f"{tmp_path}/pushpin-hub", b"hub/")
+        (line,) = RoutesFile.of(load_config(str(conf), routes=["* hub"])).load().table.routes
+        assert line.targets[0].path == f"{tmp_path}/pushpin-hub"
+
+    def test_without_a_store_there_is_no_hub(self) -> None:
+        source = RoutesFile.of(load_config(None, routes=["* hub"]))
+        (error,) = source.refused_lines(source.parse(source.read()))
+        assert "write store=PATH in [hub]" in str(error)
+
     def test_shipped_routes(self) -> None:
         path = pathlib.Path(__file__).parents[3] / "conf" / "routes"
         routes = RoutesFile(str(path)).load()
@@ -149,8 +162,8 @@ class TestDamage:
             (b"* a:1\n\0\0\0\0", "r:2: has a NUL byte: it was not written completely"),
             (
                 b"* a:1\nb.test localho",
-                "r:2: target must be 'host:port', 'unix:path' or 'test', not 'localho'; the last line has no end: the "
-                "file was not written completely",
+                "r:2: target must be 'host:port', 'unix:path', 'hub' or 'test', not 'localho'; the last line has no "
+                "end: the file was not written completely",
             ),
         ],
     )
