@@ -1,1 +1,16 @@
-"""Child processes of the hub: the writer and the readers of the store."""
+"""Processes of the store: one writer and some readers, children of the hub.
+
+A thread that computes beside the writer divides its commits by forty, and long history would hold up the hub's loop;
+so both have an interpreter of their own. They end when the hub's end of their socket does.
+
+    frames          values on a Unix socket, each with its length
+    child_process   hub: one child, its socket and its end
+    child           child: arguments, signals, log
+    checkpointer    child: checkpoints of the write-ahead log, in a thread
+    writer_process  child: group commits
+    writer          hub: ``WriterProcess``
+    reader_process  child: pages, rendered
+    rendered        records of rendered pages
+    fair_queue      calls that wait, a turn for each owner
+    readers         hub: ``ReaderPool``
+"""

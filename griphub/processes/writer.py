@@ -1,0 +1,445 @@
+"""Writer of the store as the hub sees it: publications in, outcomes out, over a child process.
+
+A publication makes no task and no future: those of one turn of the loop are sent together, and outcomes arrive in their
+order. The child is started again after each end; what it had not answered then has an unknown outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from griphub.processes.child import ChildLog, child_arguments
+from griphub.processes.child_process import ChildProcess, pause_before
+from griphub.processes.frames import frame
+from griphub.processes.writer_process import ANSWER, APPEND, CALL, FAILED, OUTCOMES, READY, REFUSED, UNUSABLE
+from griphub.store.ballast import BALLAST_SIZE
+from griphub.store.errors import StoreBroken, StoreBusy, StoreError, StoreFull, StoreInUse, StoreProblem
+from griphub.store.interface import StoreState
+from griphub.store.plain_records import (
+    PlainOutcome,
+    PlainPublication,
+    outcome_of,
+    plain_publication,
+    settings_json,
+    state_of,
+    topic_of,
+)
+from griphub.store.publication import Outcome, Publication
+from griphub.store.schema import Sync
+from griphub.store.sqlite_writer import NAMES_MAX
+from griphub.store.topic import Topic, TopicSettings
+from gripproxy.process.log import log
+
+__all__ = ["WAITING_MAX", "StoreBusy", "WriterOptions", "WriterProcess"]
+
+MODULE: Final = "griphub.processes.writer_process"
+
+WAITING_MAX: Final = 64 * 1024 * 1024
+"""Bytes of publications and commands without an answer; further ones are refused."""
+
+OVERHEAD: Final = 500
+"""Bytes that a publication occupies beside its contents."""
+
+SEND_BYTES: Final = 1024 * 1024
+"""Bytes of publications after which a frame is sent within a turn of the loop."""
+
+STEADY: Final = 30.0
+"""Seconds of work after which an end of the child is the first one again."""
+
+FAIL_SLICE: Final = 1000
+"""Publications that a turn of the loop reports as failed."""
+
+Done = Callable[[Outcome | StoreError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class WriterOptions:
+    """Options of the writer.
+
+    Attributes:
+        sync: durability of a commit.
+        ballast: bytes kept for the retention of a full disk; 0 for none.
+        names_max: greatest number of remembered names of requests.
+        waiting_max: greatest number of bytes without an answer.
+        log: log of the process.
+    """
+
+    sync: Sync = "full"
+    ballast: int = BALLAST_SIZE
+    names_max: int = NAMES_MAX
+    waiting_max: int = WAITING_MAX
+    log: ChildLog = field(default_factory=ChildLog)
+
+
+class WriterProcess:
+    """The only writer of a store, in a process of its own. Used from the loop only.
+
+    Args:
+        path: of the store, made if there is none.
+        options: of the writer.
+        on_end: called with the reason when the process has ended without ``stop``; all publications that it had not
+            answered have failed by then.
+        on_return: called with the state of the store when a further process works: there may be events that were
+            stored and never answered.
+    """
+
+    def __init__(
+        self,
+        path: pathlib.Path,
+        options: WriterOptions | None = None,
+        on_end: Callable[[str], None] = lambda reason: None,
+        on_return: Callable[[StoreState], None] = lambda state: None,
+    ) -> None:
+        self._path = path
+        self._options = options or WriterOptions()
+        self._on_end = on_end
+        self._on_return = on_return
+        self._loop = asyncio.get_running_loop()
+        self._child: ChildProcess | None = None
+        self._ready: asyncio.Future[StoreState] = self._loop.create_future()
+        self._working = False
+        self._starts = 0
+        self._began = 0.0
+        self._unusable: tuple[str, str] | None = None
+        """Class and text of the last error of the process."""
+        self._reason = ""
+        self._end = asyncio.Event()
+        """Set when a process that worked has ended."""
+        self._stopped = False
+        self._supervision: asyncio.Task[None] | None = None
+        self._batch: list[PlainPublication] = []
+        self._batch_size = 0
+        self._appends: deque[tuple[Done, int]] = deque()
+        self._calls: deque[asyncio.Future[Any]] = deque()
+        self._waiting = 0
+        self.restarts = 0
+        """Processes started after the first."""
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of publications without an answer."""
+        return self._waiting
+
+    @property
+    def pid(self) -> int:
+        """Number of the process; 0 while there is none."""
+        return 0 if self._child is None else self._child.pid
+
+    @property
+    def working(self) -> bool:
+        """True while the process takes publications."""
+        return self._working
+
+    async def start(self) -> StoreState:
+        """Start the process and open the store.
+
+        Returns:
+            The state of the store.
+
+        Raises:
+            StoreProblem: the store cannot be used; ``StoreInUse``: another hub has it open.
+        """
+        state = await self._start_child()
+        self._supervision = self._loop.create_task(self._supervise())
+        return state
+
+    async def _start_child(self) -> StoreState:
+        self._ready = self._loop.create_future()
+        self._unusable = None
+        options = self._options
+        arguments = child_arguments(self._path, options.log)
+        arguments += ["--sync", options.sync, "--ballast", str(options.ballast), "--names-max", str(options.names_max)]
+        self._child = ChildProcess(MODULE, arguments, self._received, self._ended)
+        self._began = self._loop.time()
+        try:
+            await self._child.start()
+        except OSError as error:
+            self._child = None
+            raise StoreProblem(f"the writer of the store cannot be started: {error.strerror}") from error
+        return await self._ready
+
+    async def stop(self) -> None:
+        """End the process after the publications that it has; these are answered."""
+        self._stopped = True
+        worked, self._working = self._working, False
+        if self._supervision is not None and not worked:
+            self._supervision.cancel()
+        if self._child is not None:
+            self._flush()
+            await self._child.stop()
+        if self._supervision is not None:
+            await asyncio.wait([self._supervision])
+
+    # --- publishing
+
+    def append(self, publication: Publication, done: Done) -> None:
+        """Store a publication; publications are stored in the order of the calls.
+
+        Args:
+            publication: the publication.
+            done: called once, in a later turn of the loop: with the outcome after its commit, or with the failure.
+
+        Raises:
+            StoreBusy: the process is being started again, or has too much waiting. ``done`` is not called.
+        """
+        if not self._working:
+            raise StoreBusy("the writer of the store is being started again: repeat the request")
+        plain = plain_publication(publication)
+        size = OVERHEAD
+        for draft in plain[1]:
+            size += draft[5]
+        if self._waiting and self._waiting + size > self._options.waiting_max:
+            raise StoreBusy(f"{self._waiting} bytes wait for the store: repeat the request later")
+        self._waiting += size
+        self._appends.append((done, size))
+        if not self._batch:
+            self._loop.call_soon(self._flush)
+        self._batch.append(plain)
+        self._batch_size += size
+        if self._batch_size >= SEND_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        batch = self._batch
+        if batch and self._child is not None:
+            self._batch, self._batch_size = [], 0
+            self._child.write(frame((APPEND, batch)))
+
+    # --- other commands
+
+    async def put_topic(
+        self, name: str, settings: TopicSettings, owner: str = "", owner_max: int | None = None
+    ) -> tuple[Topic, bool] | None:
+        """Make a topic, or change its settings.
+
+        Args:
+            name: of the topic.
+            settings: all of its settings.
+            owner: text that names its owner, if it is made.
+            owner_max: greatest number of topics of that owner; None for no bound.
+
+        Returns:
+            The topic, and whether it was made; None if the owner has too many.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        made = await self._call("put_topic", name, settings_json(settings), owner, owner_max)
+        return None if made is None else (topic_of(made[0]), made[1])
+
+    async def delete_topic(self, name: str) -> Topic | None:
+        """Delete a topic.
+
+        Args:
+            name: of the topic.
+
+        Returns:
+            The topic as it was; None if there is none.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        return _topic(await self._call("delete_topic", name))
+
+    async def raise_access(self, name: str) -> Topic | None:
+        """Raise the access number of a topic: earlier capabilities end.
+
+        Args:
+            name: of the topic.
+
+        Returns:
+            The topic then; None if there is none.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        return _topic(await self._call("raise_access", name))
+
+    async def wanted_floor(self, number: int) -> int:
+        """Return the floor that the retention of a topic demands.
+
+        Args:
+            number: of the topic.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        return int(await self._call("wanted_floor", number))
+
+    async def raise_floor(self, number: int, floor: int) -> Topic | None:
+        """Raise the floor of a topic, so that events up to there may be deleted.
+
+        Args:
+            number: of the topic.
+            floor: id up to which nothing is retained, or only the last event of each key.
+
+        Returns:
+            The topic then, its floor committed; None if there is none.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        return _topic(await self._call("raise_floor", number, floor))
+
+    async def delete_slice(self, number: int) -> bool:
+        """Delete some events of a topic that are not retained, or of a deleted topic.
+
+        Args:
+            number: of the topic.
+
+        Returns:
+            True if more remains to be deleted.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        return bool(await self._call("delete_slice", number))
+
+    async def gone_topics(self) -> list[int]:
+        """Return the numbers of deleted topics that still have events.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        return list(await self._call("gone_topics"))
+
+    async def forget_names(self) -> bool:
+        """Delete some of the names of requests that have expired.
+
+        Returns:
+            True if more have.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        return bool(await self._call("forget_names"))
+
+    async def make_room(self) -> None:
+        """Release the space kept for the retention of a full disk; deletions do so by themselves.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        await self._call("make_room")
+
+    async def state(self) -> StoreState:
+        """Return the state of the store.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        return state_of(await self._call("state"))
+
+    async def _call(self, method: str, *arguments: Any) -> Any:
+        if not self._working or self._child is None:
+            raise StoreBusy("the writer of the store is being started again: repeat the request")
+        call: asyncio.Future[Any] = self._loop.create_future()
+        # In order with the publications.
+        self._flush()
+        self._calls.append(call)
+        self._child.write(frame((CALL, method, arguments)))
+        return await call
+
+    # --- answers
+
+    def _received(self, value: Any) -> None:
+        kind = value[0]
+        if kind == OUTCOMES:
+            self._answered(value[1])
+        elif kind == ANSWER:
+            self._finish(value[1], None)
+        elif kind == FAILED:
+            for _ in range(value[1]):
+                self._done(StoreFull(value[2]))
+        elif kind == REFUSED:
+            self._finish(None, StoreFull(value[1]))
+        elif kind == READY:
+            self._working = True
+            if not self._ready.done():
+                self._ready.set_result(state_of(value[1]))
+        elif kind == UNUSABLE:
+            self._working = False
+            self._unusable = (value[1], value[2])
+
+    def _answered(self, outcomes: Iterable[PlainOutcome]) -> None:
+        for outcome in outcomes:
+            self._done(outcome_of(outcome))
+
+    def _done(self, outcome: Outcome | StoreError) -> None:
+        done, size = self._appends.popleft()
+        self._waiting -= size
+        try:
+            done(outcome)
+        except Exception:  # noqa: BLE001 - a fault of one receiver keeps no outcome from the others
+            log.exception("outcome not taken: outcome=%s", type(outcome).__name__)
+
+    def _finish(self, result: Any, error: StoreError | None) -> None:
+        call = self._calls.popleft()
+        if call.done():
+            return
+        if error is None:
+            call.set_result(result)
+        else:
+            call.set_exception(error)
+
+    # --- end and return
+
+    def _ended(self, reason: str) -> None:
+        self._working = False
+        self._child = None
+        self._batch, self._batch_size = [], 0
+        name, text = self._unusable or ("", "")
+        if not self._ready.done():
+            if name:
+                error = (StoreInUse if name == "StoreInUse" else StoreProblem)(text)
+            else:
+                error = StoreProblem(f"the writer of the store ended at its start: {reason}")
+            self._ready.set_exception(error)
+            return
+        self._reason = f"{reason}, {text}" if text else reason
+        self._end.set()
+
+    async def _supervise(self) -> None:
+        """Report each end, and start further processes until one works."""
+        while True:
+            await self._end.wait()
+            self._end.clear()
+            await self._fail(self._reason)
+            if self._stopped:
+                return
+            log.error("writer ended: reason=%s", self._reason)
+            self._on_end(self._reason)
+            if self._loop.time() - self._began > STEADY:
+                self._starts = 0
+            self._on_return(await self._start_again())
+
+    async def _fail(self, reason: str) -> None:
+        """Report the outcome of all that was not answered."""
+        text = f"the writer of the store ended ({reason}): whether it is stored is not known"
+        while self._appends:
+            for _ in range(min(FAIL_SLICE, len(self._appends))):
+                self._done(StoreBroken(text))
+            await asyncio.sleep(0)
+        while self._calls:
+            self._finish(None, StoreBroken(text))
+
+    async def _start_again(self) -> StoreState:
+        while True:
+            await asyncio.sleep(pause_before(self._starts))
+            self._starts += 1
+            try:
+                state = await self._start_child()
+            except StoreProblem as error:
+                log.error("writer not started: reason=%s", error)
+                continue
+            self.restarts += 1
+            return state
+
+
+def _topic(row: Any) -> Topic | None:
+    return None if row is None else topic_of(row)

@@ -1,0 +1,295 @@
+"""Writer of the store: a process that commits all publications that have arrived together.
+
+    python -P -m griphub.processes.writer_process --fd N --store PATH …
+
+Each turn takes what has arrived: consecutive publications become one commit, bounded in events and bytes; other
+commands are carried out in order between the commits. Nothing is answered before its commit. After a failed write or
+synchronisation the process ends: the next one opens the file anew, and copies the whole log before it takes events.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from griphub.processes.checkpointer import Checkpointer
+from griphub.processes.child import Child, child_parser
+from griphub.processes.frames import FrameSocket
+from griphub.store.ballast import BALLAST_SIZE
+from griphub.store.errors import StoreBroken, StoreFull, StoreProblem
+from griphub.store.plain_records import PlainPublication, plain_state, plain_topic, settings_of
+from griphub.store.sqlite_writer import NAMES_MAX, SqliteWriter
+from griphub.store.topic import Topic
+from gripproxy.process.log import log
+
+__all__ = ["ANSWER", "APPEND", "CALL", "FAILED", "OUTCOMES", "READY", "REFUSED", "UNUSABLE", "WriterLoop", "main"]
+
+APPEND: Final = 0
+CALL: Final = 1
+"""Kinds of requests: ``(APPEND, publications)``, ``(CALL, method, arguments)``."""
+
+READY: Final = 0
+OUTCOMES: Final = 1
+FAILED: Final = 2
+ANSWER: Final = 3
+REFUSED: Final = 4
+UNUSABLE: Final = 5
+"""Kinds of answers: ``(READY, state)`` first; ``(OUTCOMES, outcomes)``; ``(FAILED, number of publications, text)`` of a
+group that found no space; ``(ANSWER, result)``; ``(REFUSED, text)`` of a call that found none; ``(UNUSABLE, class of
+the error, text)`` last."""
+
+GROUP_EVENTS: Final = 2000
+GROUP_BYTES: Final = 8 * 1024 * 1024
+"""Bounds of one commit; a single publication may exceed them."""
+
+IDLE: Final = 3.0
+"""Seconds without a command after which the log is emptied and free pages are released."""
+
+FULL_PAUSE: Final = 0.5
+"""Seconds between two attempts to make room on a full disk."""
+
+DRAIN: Final = 1.0
+"""Seconds for which a process that ends carries out commands that have arrived."""
+
+LOCK_WAIT: Final = 5.0
+"""Seconds for the end of a writer whose hub was killed."""
+
+_CHANGES_THAT_FREE: Final = frozenset({"delete_topic", "raise_floor", "delete_slice", "forget_names"})
+"""Commands for which the ballast is released when the disk is full."""
+
+
+class WriterLoop:
+    """Carries out the commands of the hub.
+
+    Args:
+        channel: connection to the hub.
+        writer: of the store.
+        checkpoints: told of each commit.
+    """
+
+    def __init__(self, channel: FrameSocket, writer: SqliteWriter, checkpoints: Checkpointer) -> None:
+        self._channel = channel
+        self._writer = writer
+        self._checkpoints = checkpoints
+        self._methods = _methods(writer)
+        self._group: list[PlainPublication] = []
+        self._events = 0
+        self._size = 0
+        self._full_until = 0.0
+        """Monotonic time of the next attempt to make room; 0 while the disk is not full."""
+        self._tidy = False
+        """True while there is something to tidy when the store is idle."""
+
+    def turn(self, wait: float | None) -> bool:
+        """Carry out the commands that have arrived; wait for the first one.
+
+        Args:
+            wait: greatest time to wait, in seconds; None for no bound.
+
+        Returns:
+            False if there was none.
+
+        Raises:
+            StoreBroken: a write failed; the publications of its commit are not answered.
+        """
+        commands = self._channel.receive(wait, GROUP_BYTES)
+        for command in commands:
+            if command[0] == APPEND:
+                for publication in command[1]:
+                    self._add(publication)
+            else:
+                self._commit()
+                self._call(command[1], command[2])
+        self._commit()
+        if self._checkpoints.failure:
+            raise StoreBroken(self._checkpoints.failure)
+        if self._checkpoints.behind:
+            self._checkpoints.passive()
+        if self._full_until and time.monotonic() >= self._full_until:
+            self._make_room()
+        return bool(commands)
+
+    def run(self, terminating: Callable[[], bool]) -> None:
+        """Carry out commands until the hub ends.
+
+        Args:
+            terminating: returns True once the process should end after the commands that have arrived.
+
+        Raises:
+            StoreBroken: a write failed.
+        """
+        while not self._channel.ended and not terminating():
+            if self.turn(self._patience()):
+                self._tidy = True
+            elif self._tidy and not self._channel.ended and not terminating():
+                self._tidy_up()
+        # Of a hub that goes on sending, what has arrived by now.
+        end = time.monotonic() + DRAIN
+        while self.turn(0) and time.monotonic() < end:
+            pass
+
+    def _patience(self) -> float | None:
+        if self._full_until:
+            return FULL_PAUSE
+        return IDLE if self._tidy else None
+
+    # --- publications
+
+    def _add(self, publication: PlainPublication) -> None:
+        drafts = publication[1]
+        size = drafts[0][5] if len(drafts) == 1 else sum([draft[5] for draft in drafts])
+        if self._group and (self._events + len(drafts) > GROUP_EVENTS or self._size + size > GROUP_BYTES):
+            self._commit()
+        self._group.append(publication)
+        self._events += len(drafts)
+        self._size += size
+
+    def _commit(self) -> None:
+        group = self._group
+        if not group:
+            return
+        size, self._group, self._events, self._size = self._size, [], 0, 0
+        try:
+            outcomes = self._writer.append_plain(group)
+        except StoreFull as error:
+            self._note_full(str(error))
+            self._channel.send((FAILED, len(group), str(error)))
+            return
+        self._channel.send((OUTCOMES, outcomes))
+        self._checkpoints.committed(size)
+
+    # --- other commands
+
+    def _call(self, name: str, arguments: Sequence[Any]) -> None:
+        method = self._methods[name]
+        try:
+            try:
+                result = method(*arguments)
+            except StoreFull as error:
+                if name not in _CHANGES_THAT_FREE:
+                    raise
+                self._note_full(str(error))
+                self._writer.make_room()
+                result = method(*arguments)
+        except StoreFull as error:
+            self._note_full(str(error))
+            self._channel.send((REFUSED, str(error)))
+            return
+        except sqlite3.Error as error:
+            raise StoreBroken(f"{name}: {error}") from error
+        self._channel.send((ANSWER, result))
+        self._checkpoints.committed(0)
+
+    # --- space and idleness
+
+    def _note_full(self, reason: str) -> None:
+        if not self._full_until:
+            log.warning(
+                "disk full: reason=%s; events are refused until retention or the operator has made space", reason
+            )
+            self._full_until = time.monotonic() + FULL_PAUSE
+
+    def _make_room(self) -> None:
+        """Return free pages to the file system, and take the ballast back if it fits."""
+        self._full_until = time.monotonic() + FULL_PAUSE
+        self._checkpoints.passive()
+        try:
+            for _ in range(10):
+                if not self._writer.release_pages():
+                    break
+        except StoreFull:
+            return
+        self._checkpoints.truncate()
+        if self._writer.take_ballast():
+            log.info("disk has space again: events are taken")
+            self._full_until = 0.0
+
+    def _tidy_up(self) -> None:
+        """Do a slice of the work that waits for idleness."""
+        try:
+            while self._writer.release_pages():
+                if self.turn(0):
+                    return
+        except StoreFull as error:
+            self._note_full(str(error))
+        self._tidy = not self._checkpoints.truncate()
+
+
+def _methods(writer: SqliteWriter) -> dict[str, Callable[..., Any]]:
+    """Return the commands by name, with plain arguments and results."""
+
+    def put_topic(name: str, settings: str, owner: str, owner_max: int | None) -> Any:
+        made = writer.put_topic(name, settings_of(settings), owner, owner_max)
+        return None if made is None else (plain_topic(made[0]), made[1])
+
+    def plain(topic: Topic | None) -> Any:
+        return None if topic is None else plain_topic(topic)
+
+    return {
+        "state": lambda: plain_state(writer.state()),
+        "put_topic": put_topic,
+        "delete_topic": lambda name: plain(writer.delete_topic(name)),
+        "raise_access": lambda name: plain(writer.raise_access(name)),
+        "wanted_floor": writer.wanted_floor,
+        "raise_floor": lambda number, floor: plain(writer.raise_floor(number, floor)),
+        "delete_slice": writer.delete_slice,
+        "gone_topics": writer.gone_topics,
+        "make_room": writer.make_room,
+        "forget_names": writer.forget_names,
+    }
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = child_parser()
+    parser.add_argument("--sync", choices=["full", "normal", "off"], default="full")
+    parser.add_argument("--ballast", type=int, default=BALLAST_SIZE)
+    parser.add_argument("--names-max", type=int, default=NAMES_MAX)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the process.
+
+    Args:
+        argv: arguments; None for those of the process.
+
+    Returns:
+        The exit status: 2 if the store cannot be used, 3 after a failed write.
+    """
+    options = _options(argv)
+    child = Child(options, "hub writer")
+    channel = child.channel
+    try:
+        writer = SqliteWriter(options.store, options.sync, options.ballast, options.names_max, lock_wait=LOCK_WAIT)
+        checkpoints = Checkpointer(options.store, options.sync, child.wake)
+    except StoreProblem as error:
+        channel.send((UNUSABLE, type(error).__name__, str(error)))
+        return 2
+    except (sqlite3.Error, StoreBroken, StoreFull) as error:
+        channel.send((UNUSABLE, "StoreProblem", f"{options.store} cannot be opened: {error}"))
+        return 2
+    if not checkpoints.truncate():
+        # Pages of the log that a failed synchronisation has lost are read from the system's cache for as long as they
+        # are there, and written again by a checkpoint.
+        log.warning("log not emptied at the start: reason=%s", checkpoints.failure or "readers are using it")
+    state = writer.state()
+    log.info("store open: path=%s epoch=%s newest=%d sync=%s", options.store, state.epoch, state.newest, options.sync)
+    channel.send((READY, plain_state(state)))
+    try:
+        WriterLoop(channel, writer, checkpoints).run(lambda: child.terminating)
+    except StoreBroken as error:
+        # The lock goes with the process, and the connection is not used again.
+        log.error("writer ends: reason=%s", error)
+        channel.send((UNUSABLE, "StoreBroken", str(error)))
+        return 3
+    checkpoints.close()
+    writer.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
