@@ -1,0 +1,251 @@
+"""Schemas of the bodies that the hub takes and gives (JSON Schema 2020-12), with the bounds that the code has."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from griphub.api.problem import STATUSES, URN
+from griphub.api.publish_body import DEFAULT_LIMITS
+from griphub.api.topic_body import AGE_MAX, AGE_MIN, COUNT_MAX, PROGRESS_MAX, PROGRESS_MIN, STORES
+from griphub.topics.names import (
+    ATTRIBUTES_MAX,
+    CONTENT_TYPE_MAX,
+    KEY_MAX,
+    LABELS_MAX,
+    PAIR_NAME_MAX,
+    PAIR_VALUE_MAX,
+    PROJECT_NAME_MAX,
+)
+
+__all__ = ["SCHEMAS", "Schema", "reference"]
+
+Schema = dict[str, Any]
+
+
+def reference(name: str) -> Schema:
+    """Return a reference to the schema with a ``name``."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _object(
+    required: dict[str, Schema], optional: dict[str, Schema] | None = None, *, closed: bool = True, **more: Any
+) -> Schema:
+    """Return the schema of an object; a closed one has no further members."""
+    schema: Schema = {"type": "object", "properties": {**required, **(optional or {})}}
+    if required:
+        schema["required"] = [*required]
+    if closed:
+        schema["additionalProperties"] = False
+    return {**schema, **more}
+
+
+def _pairs(most: int) -> Schema:
+    return {
+        "type": "object",
+        "maxProperties": most,
+        "propertyNames": {"minLength": 1, "maxLength": PAIR_NAME_MAX},
+        "additionalProperties": {"type": "string", "maxLength": PAIR_VALUE_MAX},
+    }
+
+
+_ANY: Final[Schema] = {"description": "any JSON value"}
+_BASE64: Final[Schema] = {"type": "string", "contentEncoding": "base64"}
+_ONE_CONTENT: Final[Schema] = {"not": {"required": ["data", "data_base64"]}}
+_KEY: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": KEY_MAX, "description": "at most 1 KB of UTF-8"}
+_OP: Final[Schema] = {"enum": ["put", "delete"]}
+_NULLABLE_CURSOR: Final[Schema] = {"anyOf": [reference("Cursor"), {"type": "null"}]}
+
+_LOSS: Final[dict[str, Schema]] = {
+    "floor": {"anyOf": [reference("Id"), {"type": "null"}], "description": "all events above it are retained"},
+    "floor_cursor": _NULLABLE_CURSOR,
+    "oldest_time": {
+        "anyOf": [reference("Time"), {"type": "null"}],
+        "description": "earliest `since` that is served; null: the beginning",
+    },
+    "snapshot": {"type": ["string", "null"], "format": "uri-reference", "description": "where to read a snapshot"},
+}
+
+_COUNT: Final[Schema] = {"type": ["integer", "null"], "minimum": 1, "maximum": COUNT_MAX}
+
+_RETENTION: Final[dict[str, Schema]] = {
+    "age": {"type": ["number", "null"], "minimum": AGE_MIN, "maximum": AGE_MAX, "description": "seconds"},
+    "events": _COUNT,
+    "bytes": _COUNT,
+    "compact": {"type": "boolean", "description": "the last event of each key is kept beyond the bounds"},
+}
+
+_SETTINGS: Final[dict[str, Schema]] = {
+    "retention": _object({}, _RETENTION),
+    "store": {"enum": [*STORES]},
+    "progress": {
+        "type": "number",
+        "minimum": PROGRESS_MIN,
+        "maximum": PROGRESS_MAX,
+        "description": "seconds between two reports of progress to watchers",
+    },
+    "labels": _pairs(LABELS_MAX),
+}
+
+
+def _or_null(members: dict[str, Schema]) -> dict[str, Schema]:
+    return {name: {"anyOf": [schema, {"type": "null"}]} for name, schema in members.items()}
+
+
+SCHEMAS: Final[dict[str, Schema]] = {
+    "Id": {"type": "string", "pattern": "^(0|[1-9][0-9]{0,18})$", "description": "strictly increasing over the store"},
+    "Cursor": {
+        "type": "string",
+        "pattern": "^(0|[0-9a-z]{1,32}\\.[0-9]{1,19})$",
+        "description": "place behind an event, as an answer gave it; 0 is the beginning",
+    },
+    "Time": {"type": "string", "format": "date-time", "description": "RFC 3339, UTC, microseconds"},
+    "Event": _object(
+        {
+            "type": {"const": "event"},
+            "id": reference("Id"),
+            "cursor": reference("Cursor"),
+            "prev_id": {**reference("Id"), "description": "id of the event before it in the range that is read"},
+            "version": {**reference("Id"), "description": "id of the last event of its publication"},
+            "version_cursor": reference("Cursor"),
+            "time": reference("Time"),
+            "content_type": {"type": "string"},
+        },
+        {
+            "key": _KEY,
+            "op": _OP,
+            "attributes": _pairs(ATTRIBUTES_MAX),
+            "data": _ANY,
+            "data_base64": _BASE64,
+            "url": {
+                "type": "string",
+                "format": "uri-reference",
+                "description": "WebSockets: where to read its content",
+            },
+            "size": {"type": "integer", "description": "WebSockets: bytes of the event that `url` stands for"},
+        },
+        dependentRequired={"key": ["op"], "op": ["key"], "url": ["size"]},
+    )
+    | _ONE_CONTENT,
+    "Truncated": _object({"type": {"const": "truncated"}, **_LOSS}),
+    "Resync": _object({"type": {"const": "resync"}, "reason": {"type": "string"}, **_LOSS}),
+    "Expired": _object({"type": {"const": "expired"}, "reason": {"type": "string"}}),
+    "Page": _object(
+        {
+            "events": {"type": "array", "items": reference("Event")},
+            "cursor": {**reference("Cursor"), "description": "place up to which the page is complete"},
+            "more": {"type": "boolean", "description": "further events follow at once"},
+        },
+        {"truncated": reference("Truncated")},
+    ),
+    "SnapshotBegin": _object(
+        {"type": {"const": "snapshot"}, "version": reference("Id"), "cursor": reference("Cursor")},
+        description="first line of a snapshot",
+    ),
+    "SnapshotEnd": _object(
+        {"complete": reference("Id"), "cursor": reference("Cursor")},
+        description="last line of a snapshot; without it the snapshot is void",
+    ),
+    "BatchEvent": _object(
+        {},
+        {
+            "data": {"description": "any JSON value; the text itself if content_type is no JSON"},
+            "data_base64": _BASE64,
+            "content_type": {"type": ["string", "null"], "maxLength": CONTENT_TYPE_MAX},
+            "key": {"anyOf": [_KEY, {"type": "null"}]},
+            "op": _OP,
+            "attributes": {"anyOf": [_pairs(ATTRIBUTES_MAX), {"type": "null"}]},
+        },
+    )
+    | _ONE_CONTENT,
+    "Batch": _object(
+        {
+            "events": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": DEFAULT_LIMITS.events,
+                "items": reference("BatchEvent"),
+            }
+        }
+    ),
+    "Published": _object(
+        {
+            "events": {
+                "type": "array",
+                "minItems": 1,
+                "items": _object({"id": reference("Id"), "cursor": reference("Cursor"), "time": reference("Time")}),
+            },
+            "version": reference("Id"),
+            "version_cursor": reference("Cursor"),
+        }
+    ),
+    "CloudEvent": _object(
+        {
+            "specversion": {"const": "1.0"},
+            "id": {"type": "string", "minLength": 1},
+            "source": {"type": "string", "minLength": 1, "format": "uri-reference"},
+            "type": {"type": "string", "minLength": 1},
+        },
+        {
+            "datacontenttype": {"type": ["string", "null"]},
+            "dataschema": {"type": ["string", "null"], "format": "uri"},
+            "subject": {"type": ["string", "null"], "minLength": 1},
+            "time": {"type": ["string", "null"], "format": "date-time"},
+            "data": _ANY,
+            "data_base64": {"type": ["string", "null"], "contentEncoding": "base64"},
+        },
+        closed=False,
+        description="CloudEvents 1.0, JSON format; further members are extension attributes",
+        additionalProperties={"type": ["string", "boolean", "integer", "null"]},
+    ),
+    "CloudEvents": {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": DEFAULT_LIMITS.events,
+        "items": reference("CloudEvent"),
+    },
+    "Settings": _object({}, _SETTINGS),
+    "SettingsPatch": _object(
+        {},
+        _or_null({**_SETTINGS, "retention": _object({}, _or_null(_RETENTION)), "labels": {"type": "object"}}),
+        description="JSON merge patch (RFC 7396): null returns a member to its default",
+    ),
+    "Topic": _object(
+        {
+            "name": {"type": "string", "minLength": 1, "maxLength": PROJECT_NAME_MAX},
+            **_SETTINGS,
+            "retention": _object(_RETENTION),
+            "birth": {**reference("Id"), "description": "the store's newest id when the topic was made"},
+            "floor": {**reference("Id"), "description": "all events above it are retained"},
+            "floor_cursor": reference("Cursor"),
+            "oldest_time": _LOSS["oldest_time"],
+            "last": {**reference("Id"), "description": "id of the last event; 0 for none"},
+            "last_cursor": reference("Cursor"),
+            "count": {"type": "integer", "minimum": 0},
+            "bytes": {"type": "integer", "minimum": 0},
+        }
+    ),
+    "TopicList": _object(
+        {
+            "topics": {"type": "array", "items": reference("Topic")},
+            "next": {"type": ["string", "null"], "description": "`after` of the next list; null after the last"},
+        }
+    ),
+    "Problem": _object(
+        {
+            "type": {"enum": [URN + name for name in STATUSES]},
+            "title": {"type": "string"},
+            "status": {"type": "integer", "minimum": 400, "maximum": 599},
+            "detail": {"type": "string", "description": "the fault and its cure"},
+        },
+        {
+            **_LOSS,
+            "last": {**reference("Id"), "description": "412: id of the last event"},
+            "last_cursor": reference("Cursor"),
+            "limit": {"type": "string", "description": "413, 429: name of the limit"},
+            "max": {"type": "integer", "description": "413, 429: value of the limit"},
+        },
+        closed=False,
+        description="RFC 9457",
+    ),
+}
+"""Schemas by name."""
