@@ -164,6 +164,8 @@ def _operation(
     return operation
 
 
+_EVENT_HEADERS: Final = ("event-attributes", "if-match", "idempotency-key")
+
 _ANY_CONTENT: Final[Schema] = {"*/*": {"schema": {}}}
 
 _PUBLISHED: Final = _answer(
@@ -217,8 +219,7 @@ def _publish_body() -> Schema:
     }
 
 
-def _paths() -> Schema:
-    event_headers = ("event-attributes", "if-match", "idempotency-key")
+def _topic_paths() -> Schema:
     topic_answers = {"200": _answer("Changed.", _json("Topic")), "201": _answer("Made.", _json("Topic"))}
     return {
         "/topics": {
@@ -264,11 +265,16 @@ def _paths() -> Schema:
                 _TOPIC_PROBLEMS,
             ),
         },
+    }
+
+
+def _event_paths() -> Schema:
+    return {
         "/topics/{topic}/events": {
             "post": _operation(
                 "publish",
                 "Publish events: stored together, or not at all",
-                ("topic", "batch", "key-attribute", "event-key", "event-op", *event_headers),
+                ("topic", "batch", "key-attribute", "event-key", "event-op", *_EVENT_HEADERS),
                 {"201": _PUBLISHED},
                 (*_WRITE_PROBLEMS, "media-type"),
                 _publish_body(),
@@ -291,11 +297,16 @@ def _paths() -> Schema:
         "/topics/{topic}/events/{cursor}": {
             "get": _operation("readEvent", "Read one event", ("topic", "cursor"), {"200": _ONE_EVENT}, _READ_PROBLEMS)
         },
+    }
+
+
+def _key_paths() -> Schema:
+    return {
         "/topics/{topic}/keys/{key}": {
             "put": _operation(
                 "putKey",
                 "Store the value of a key as an event",
-                ("topic", "key", *event_headers),
+                ("topic", "key", *_EVENT_HEADERS),
                 {"201": _PUBLISHED},
                 _WRITE_PROBLEMS,
                 {"required": True, "content": _ANY_CONTENT},
@@ -329,6 +340,11 @@ def _paths() -> Schema:
                 _TOPIC_PROBLEMS,
             )
         },
+    }
+
+
+def _link_paths() -> Schema:
+    return {
         "/follow/{capability}": {
             "get": _operation(
                 "followLink",
@@ -371,7 +387,7 @@ def openapi_document() -> dict[str, Any]:
         # Relative to this document: the prefix is that of the proxy's route.
         "servers": [{"url": "."}],
         "security": [{"bearer": []}, {"cookie": []}, {"token": []}, {}],
-        "paths": _paths(),
+        "paths": {**_topic_paths(), **_event_paths(), **_key_paths(), **_link_paths()},
         "components": {
             "schemas": SCHEMAS,
             "parameters": PARAMETERS,
