@@ -8,14 +8,14 @@ import gc
 import pathlib
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import uvloop
 import zmq
-from gripproxy.process.hub_sockets import hub_control_socket, hub_socket, hub_sub_spec
 
 from griphub.access.patterns import Patterns
 from griphub.access.quota import Limit, Quotas
+from griphub.access.rights import AnonymousAccess
 from griphub.access.tokens import TokenVerifier, key_of
 from griphub.api.application import HubApplication
 from griphub.api.context import Context, HubCounters
@@ -32,12 +32,13 @@ from griphub.api.websockets import WebSockets
 from griphub.notify.control_client import ControlAddress, ControlClient
 from griphub.notify.held_channels import HeldChannels
 from griphub.notify.outbox import Outbox
-from griphub.processes.readers import ReaderPool
+from griphub.processes.readers import ReaderOptions, ReaderPool
 from griphub.processes.retention_loop import RetentionLoop
 from griphub.processes.writer import WriterOptions, WriterProcess
 from griphub.store.errors import StoreError, StoreProblem
 from griphub.store.event import Event
 from griphub.store.interface import StoreState
+from griphub.store.schema import Sync
 from griphub.topics.channel_index import ChannelIndex
 from griphub.topics.event_text import Epochs
 from griphub.topics.fanout import FanOut
@@ -49,6 +50,7 @@ from gripproxy.config import Config
 from gripproxy.grip.errors import ClientError, OperatorError
 from gripproxy.grip.signature import KeyProblem, load_key
 from gripproxy.process.endpoints import BindError, listen_metrics, listen_tcp
+from gripproxy.process.hub_sockets import hub_control_socket, hub_socket, hub_sub_spec
 from gripproxy.process.log import log
 from gripproxy.process.supervised import Child
 
@@ -62,6 +64,9 @@ FINISH_TIME: Final = 3.0
 
 RANGES_MAX: Final = 1_000_000
 """Distinct ranges of keys that have followers, of all owners."""
+
+READS_MAX: Final = 10_000
+"""Reads of the store that wait, of all owners."""
 
 STORED_PAGE: Final = 1000
 STORED_BYTES: Final = 4_000_000
@@ -86,10 +91,10 @@ class Hub:
         self._zmq: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._writer = WriterProcess(
             self._store,
-            WriterOptions(hub.hub_sync, hub.ballast, hub.idempotency_max),
+            WriterOptions(cast(Sync, hub.hub_sync), hub.ballast, hub.idempotency_max),
             on_return=self._returned,
         )
-        self._readers = ReaderPool(self._store, hub.readers, owner_max=hub.pages_per_owner_max)
+        self._readers = ReaderPool(self._store, hub.readers, ReaderOptions(READS_MAX, hub.pages_per_owner_max))
         self._counters = HubCounters()
         self._exits = contextlib.AsyncExitStack()
         self._context: Context | None = None
@@ -111,7 +116,7 @@ class Hub:
         config, hub = self._config, self._config.hub
         base = pathlib.Path(config.directory)
         keys = [key_of(text, base) for text in hub.hub_key]
-        verifier = TokenVerifier(keys, hub.hub_aud, hub.hub_anonymous)
+        verifier = TokenVerifier(keys, hub.hub_aud, cast(AnonymousAccess, hub.hub_anonymous))
         state = await self._writer.start()
         await self._readers.start()
         context = self._context = await self._compose(state, verifier)

@@ -23,8 +23,7 @@ from griphub.api.server import HubConnection
 from griphub.api.snapshots import Snapshots
 from griphub.api.topics import Topics
 from griphub.api.websockets import EVENTS_TYPE, WebSockets, expired
-from griphub.processes.readers import ReadersBusy
-from griphub.store.errors import StoreError
+from griphub.store.errors import OwnerBusy, StoreError
 from griphub.store.topic import TopicSettings
 from griphub.topics.names import check_key, check_topic_name
 from gripproxy.grip.errors import ClientError
@@ -131,16 +130,10 @@ class HubApplication:
         except Problem as problem:
             answer = problem_answer(problem)
         except LimitReached as error:
-            answer = problem_answer(limited(str(error), error.name, error.limit))
-        except ReadersBusy as error:
-            answer = problem_answer(
-                Problem(
-                    429 if error.owner else 503,
-                    "limit" if error.owner else "unavailable",
-                    str(error),
-                    headers=[("Retry-After", "1")],
-                )
-            )
+            answer = problem_answer(limited(str(error), error.name, error.limit, round(error.retry_after) or None))
+        except OwnerBusy as error:
+            limit = self._context.config.pages_per_owner_max
+            answer = problem_answer(limited(str(error), "pages_per_owner_max", limit, 1))
         except ClientError as error:
             answer = problem_answer(Problem(400, "bad-request", str(error)))
         except StoreError as error:
