@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "reload": "replace the processes of the running service, without losing a client",
     "top": "show live what happens, from the stats socket, Pushpin's too",
     "check": "check the configuration and the routes, and print what each route does",
+    "hub": "list topics, publish, read and follow events of a running hub",
 }
 
 USAGE_ERROR: Final = 2
@@ -108,6 +109,10 @@ def _command_parser(command: str) -> argparse.ArgumentParser:
         parser.add_argument("--no-wait", action="store_true", help="return when it has begun")
     if command == "top":
         _top_options(parser)
+    if command == "hub":
+        from gripproxy.cli.hub import add_hub_commands
+
+        add_hub_commands(parser)
     return parser
 
 
@@ -272,6 +277,12 @@ def _check(options: argparse.Namespace) -> int:
     return check.check(config, problems=problems, verbose=options.verbose)
 
 
+def _hub(options: argparse.Namespace) -> int:
+    from gripproxy.cli.hub import run_hub_command
+
+    return run_hub_command(options)
+
+
 def _finish_output() -> None:
     """Flush the standard output; its reader may have closed it early."""
     try:
@@ -289,6 +300,7 @@ _ENTRIES: Final[dict[str | None, Callable[[argparse.Namespace], int]]] = {
     "reload": lambda options: _reload(load(options), handler=options.handler, wait=not options.no_wait),
     "top": _top,
     "check": _check,
+    "hub": _hub,
 }
 """Entry point of each command with these options, which returns the exit status; None: no command."""
 

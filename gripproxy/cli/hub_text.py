@@ -1,0 +1,125 @@
+"""Texts of ``gripproxy hub``: events and topics for a terminal, and amounts of time and space as options give them.
+
+Names, keys and data are those of publishers: signs that move a terminal's cursor are escaped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+__all__ = ["amount_bytes", "amount_seconds", "event_line", "printable", "topic_lines", "topic_table"]
+
+_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_BYTES: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
+_AMOUNT: Final = re.compile(r"([0-9]{1,15})([a-zA-Z]?)")
+
+
+def _amount(text: str, units: Mapping[str, int], noun: str) -> int:
+    match = _AMOUNT.fullmatch(text)
+    if match is None or match[2] not in units or int(match[1]) == 0:
+        letters = ", ".join(unit for unit in units if unit)
+        raise argparse.ArgumentTypeError(f"must be a number of {noun} above 0, or one with {letters}, not '{text}'")
+    return int(match[1]) * units[match[2]]
+
+
+def amount_seconds(text: str) -> int:
+    """Return the seconds of a text as ``90``, ``30m`` or ``7d``.
+
+    Args:
+        text: digits, and one of s, m, h, d, w.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no such text.
+    """
+    return _amount(text, _SECONDS, "seconds")
+
+
+def amount_bytes(text: str) -> int:
+    """Return the bytes of a text as ``500``, ``64K`` or ``2G``.
+
+    Args:
+        text: digits, and one of K, M, G, T, which count in 1024.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no such text.
+    """
+    return _amount(text, _BYTES, "bytes")
+
+
+def printable(text: str) -> str:
+    """Return a text with escapes in place of signs that are not printable.
+
+    Args:
+        text: of a publisher.
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def event_line(document: Mapping[str, Any]) -> str:
+    """Return an event as one line: time, cursor, key, and data as it is written in JSON; text as it is.
+
+    Args:
+        document: object of the API.
+    """
+    parts = [str(document.get("time")), str(document.get("cursor"))]
+    if "key" in document:
+        mark = "" if document.get("op") == "put" else f" {document.get('op')}"
+        parts.append(f"[{document['key']}]{mark}")
+    if document.get("attributes"):
+        parts.append(json.dumps(document["attributes"], ensure_ascii=False))
+    if "data_base64" in document:
+        parts.append(f"{document.get('content_type')} base64:{document['data_base64']}")
+    elif "data" in document:
+        data = document["data"]
+        as_text = isinstance(data, str) and str(document.get("content_type")).startswith("text/")
+        parts.append(data if as_text else json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+    return printable("  ".join(parts))
+
+
+def topic_lines(document: Mapping[str, Any]) -> str:
+    """Return a topic as lines of names and values.
+
+    Args:
+        document: object of the API.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in document.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{inner}": item for inner, item in value.items()}
+        else:
+            flat[name] = value
+    width = max(map(len, flat), default=0)
+    return "".join(f"{printable(f'{name:{width}}  {_value(value)}')}\n" for name, value in flat.items())
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def topic_table(documents: Iterable[Mapping[str, Any]]) -> str:
+    """Return topics as a table with a head.
+
+    Args:
+        documents: objects of the API.
+    """
+    rows = [("NAME", "EVENTS", "BYTES", "LAST", "OLDEST")]
+    for document in documents:
+        cells = (document.get(name) for name in ("name", "count", "bytes", "last_cursor", "oldest_time"))
+        name, count, size, last, oldest = (printable(_value(cell)) for cell in cells)
+        rows.append((name, count, size, last, oldest))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    lines = (
+        f"{row[0]:{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]:{widths[3]}}  {row[4]}"
+        for row in rows
+    )
+    return "".join(f"{line.rstrip()}\n" for line in lines)
