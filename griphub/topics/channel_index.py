@@ -114,6 +114,9 @@ class ChannelIndex:
             newest: the store's newest id: all events up to there have been given to the followers of other ranges.
             last_event: id of the range's last event, 0 for none, or ``UNKNOWN``.
             owner: owner of the request.
+
+        Returns:
+            The range, in the index.
         """
         held = HeldRange(number, keys, newest, last_event, owner)
         self._topics.setdefault(number, RangeIndex()).add(keys, held)
@@ -127,6 +130,9 @@ class ChannelIndex:
             representation: form of the contents.
             until: end of the lease, in seconds.
             rights_end: expiry of the link given to the follower, in seconds since 1970.
+
+        Returns:
+            The channel.
         """
         channel = held.channels.get(representation)
         if channel is None:

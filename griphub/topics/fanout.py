@@ -18,10 +18,19 @@ from griphub.topics.channel_index import UNKNOWN, ChannelIndex, HeldRange
 from griphub.topics.event_text import Epochs, Representation, event_json, render_text
 from griphub.topics.items import hint_item, move_item, page_item, stream_item
 
-__all__ = ["EVENTS_MAX", "SLICE", "FanOut"]
+__all__ = ["EVENTS_MAX", "SLICE", "SLICE_BYTES", "WAITING_MAX", "FanOut"]
 
 SLICE: Final = 1000
 """Ranges for which a turn makes items."""
+
+SLICE_BYTES: Final = 4_000_000
+"""Bytes of items after which a turn ends."""
+
+WAITING_MAX: Final = 64_000_000
+"""Bytes of events that wait for their turn, beyond which their topics' followers get a hint in place of items."""
+
+EVENT_COST: Final = 400
+"""Bytes that an event counts for beside its content."""
 
 EVENTS_MAX: Final = 50
 """Events of one publication that a channel gets as items; more are one hint."""
@@ -33,6 +42,10 @@ class _Transaction:
 
     number: int
     events: Sequence[Event]
+    last: int
+    """Id of the last event."""
+    size: int
+    """Bytes that its events count for."""
     ranges: deque[tuple[HeldRange, list[Event]]] | None = None
     """Ranges that are left, each with its events; None before the first turn."""
 
@@ -75,17 +88,31 @@ class FanOut:
         self._publish = publish
         self._content_max = content_max
         self._waiting: deque[_Transaction] = deque()
+        self._size = 0
+        """Bytes that the waiting events count for."""
+        self._expected = newest
         self.newest = newest
         """Id up to which items of all events have been made."""
         self.items = 0
         """Items made since the start."""
         self.hints = 0
         """Hints made in place of events, since the start."""
+        self.bytes = 0
+        """Bytes of the items, since the start."""
+
+    @property
+    def added(self) -> int:
+        """Id of the newest event that was added."""
+        return self._waiting[-1].last if self._waiting else self.newest
 
     @property
     def stored(self) -> int:
-        """Id of the newest event that was added."""
-        return self._waiting[-1].events[-1].id if self._waiting else self.newest
+        """Id of the newest event that is known to be stored."""
+        return max(self.added, self._expected)
+
+    def expect(self, id: int) -> None:
+        """Note that events up to ``id`` are stored, and will be added later."""
+        self._expected = max(self._expected, id)
 
     def skip(self, number: int, last: int) -> bool:
         """Note a publication of a topic without followers, whose items need not be made.
@@ -114,11 +141,22 @@ class FanOut:
         """
         if self.skip(number, events[-1].id):
             return False
-        self._waiting.append(_Transaction(number, events))
-        return True
+        size = sum([len(event.data) for event in events]) + EVENT_COST * len(events)
+        self._waiting.append(_Transaction(number, events, events[-1].id, size))
+        self._size += size
+        if self._size > WAITING_MAX:
+            self._overflow()
+        return bool(self._waiting)
+
+    def pass_over(self, last: int) -> None:
+        """Note that no event up to ``last`` is left of those that were not added."""
+        if self._waiting:
+            self._waiting[-1].last = max(self._waiting[-1].last, last)
+        else:
+            self.newest = max(self.newest, last)
 
     def work(self, ranges: int = SLICE) -> bool:
-        """Make the items of a turn.
+        """Make the items of a turn, which ends after ``SLICE_BYTES`` as well.
 
         Args:
             ranges: greatest number of ranges.
@@ -126,20 +164,21 @@ class FanOut:
         Returns:
             True if more is left.
         """
-        waiting = self._waiting
+        waiting, end = self._waiting, self.bytes + SLICE_BYTES
         while waiting:
             first = waiting[0]
             if first.ranges is None:
                 first.ranges = self._ranges(first)
             texts = _Texts(self._epochs)
             while first.ranges:
-                if ranges <= 0:
+                if ranges <= 0 or self.bytes >= end:
                     return True
                 held, events = first.ranges.popleft()
                 self._make(held, events, texts)
                 ranges -= 1
             waiting.popleft()
-            self.newest = first.events[-1].id
+            self._size -= first.size
+            self.newest = first.last
         return False
 
     def enter(self, number: int, keys: KeyRange, last_event: int, owner: str) -> HeldRange:
@@ -150,6 +189,9 @@ class FanOut:
             keys: the range.
             last_event: id of the range's last event, 0 for none, or ``UNKNOWN``.
             owner: owner of the request.
+
+        Returns:
+            The range, in the index.
         """
         held = self._index.enter(number, keys, self.newest, last_event, owner)
         if self._waiting and self._waiting[0].number == number and self._waiting[0].ranges is not None:
@@ -172,6 +214,20 @@ class FanOut:
         for channel in held.channels.values():
             self._send(channel.name, move_item(channel.name, channel.representation, cursor, previous))
         held.tail = self.newest
+
+    def _overflow(self) -> None:
+        """Give up the waiting events: the followers of their topics ask the hub."""
+        self.newest = self.added
+        numbers = {transaction.number for transaction in self._waiting}
+        self._waiting.clear()
+        self._size = 0
+        for number in numbers:
+            for held in self._index.of_topic(number):
+                for channel in held.channels.values():
+                    self.hints += 1
+                    self._send(channel.name, hint_item(channel.name, channel.representation))
+                held.tail = self.newest
+                held.last_event = UNKNOWN if held.keys.keyed else 0
 
     def _ranges(self, transaction: _Transaction) -> deque[tuple[HeldRange, list[Event]]]:
         found: dict[int, tuple[HeldRange, list[Event]]] = {}
@@ -220,4 +276,5 @@ class FanOut:
 
     def _send(self, name: str, item: bytes) -> None:
         self.items += 1
+        self.bytes += len(item)
         self._publish(name, item)

@@ -73,7 +73,8 @@ class RangeIndex(Generic[T]):
     def matching(self, key: str | None) -> list[T]:
         """Return the values of all ranges that contain an event with ``key``, the narrowest ranges first.
 
-        Events without key lie in the range of the whole topic only.
+        Args:
+            key: of the event; None for none, which lies in the range of the whole topic only.
         """
         found: list[T] = []
         if key is not None:

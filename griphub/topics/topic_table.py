@@ -31,7 +31,7 @@ class TopicTable:
         return self._numbers.get(number)
 
     def set(self, topic: Topic) -> None:
-        """Add a topic, or replace what is known of it.
+        """Add a topic, or its earlier state.
 
         Args:
             topic: as it is now.
@@ -40,7 +40,14 @@ class TopicTable:
         self._numbers[topic.number] = topic
 
     def remove(self, number: int) -> Topic | None:
-        """Remove the topic with a ``number``; return it, or None if there was none."""
+        """Remove a topic.
+
+        Args:
+            number: of the topic.
+
+        Returns:
+            The topic; None if there was none.
+        """
         topic = self._numbers.pop(number, None)
         if topic is not None:
             del self._names[topic.name]
