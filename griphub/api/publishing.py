@@ -119,7 +119,8 @@ class Publishing:
         if key is None:
             return None
         config, owner = self._context.config, owner_key(rights.owner)
-        digest = digest_of(request.method, request.headers, request.body)
+        target = request.target
+        digest = digest_of(request.method, request.headers, request.body, target.path, target.query)
         return Idempotency(
             f"{owner}\n{topic}", key, digest, config.idempotency_ttl, owner, config.idempotency_per_owner_max
         )

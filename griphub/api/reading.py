@@ -9,9 +9,9 @@ from griphub.access.capability import BadCapability, Capability, read
 from griphub.access.owner import owner_key
 from griphub.access.rights import Rights
 from griphub.api.context import Context
-from griphub.api.follow import PAGE_BYTES, Follower, Following, channels_of, expired_stream
+from griphub.api.follow import PAGE_BYTES, PAGE_EVENTS, Follower, Following, channels_of, expired_stream
 from griphub.api.problem import Problem
-from griphub.api.query import ReadQuery, accepted_representation, read_query
+from griphub.api.query import ReadQuery, accepted_representation, last_event_id, read_query
 from griphub.api.request import Answer, Request
 from griphub.store.cursor import is_known, parse_cursor
 from griphub.store.errors import BadCursor
@@ -78,9 +78,9 @@ class Reading:
         positions = self.positions(request, topic)
         if positions is not None:
             return self.place(positions[1], topic), True
-        last = request.header(b"last-event-id")
+        last = last_event_id(request.headers)
         if last:
-            return self.place(last.decode("utf-8", "replace"), topic), False
+            return self.place(last, topic), False
         if query.after is not None:
             return self.place(query.after, topic), False
         if query.since is not None:
@@ -125,7 +125,7 @@ class Reading:
         Raises:
             Problem: the request is refused.
         """
-        if request.header(b"last-event-id") == b"resync":
+        if last_event_id(request.headers) == "resync":
             # The page was told to read a snapshot; this ends its EventSource.
             return Answer(204, b"", "")
         query = read_query(request.target.query)
@@ -176,7 +176,7 @@ class Reading:
         )
 
     async def _page(self, request: Request, follower: Follower, query: ReadQuery) -> Answer:
-        limit = query.limit if query.limit is not None else JSON_PAGE
+        limit = min(query.limit or JSON_PAGE, PAGE_EVENTS)
         part = await self._following.read(dataclasses.replace(follower, limit=0), limit, PAGE_BYTES)
         body, last, more, lost = part.page.body, part.page.last, part.page.more, part.lost
         cursor = self._context.epochs.cursor(last)
