@@ -114,9 +114,8 @@ class TestChains:
         house.follow(WHOLE, LINES)
         house.follow(KeyRange("a", "b"), LINES, last=1)
         house.publish("a", "x", "a")
-        whole = [
-            json.loads(item.stream.content) for name, item in house.published if name == "7/lines/" and item.stream
-        ]
+        streams = [(name, item.stream) for name, item in house.published if item.stream is not None]
+        whole = [json.loads(stream.content) for name, stream in streams if name == "7/lines/"]
         part = [json.loads(stream.content) for name, stream in streams if name != "7/lines/"]
         assert [(event["id"], event["prev_id"]) for event in whole] == [("4", "2"), ("5", "4"), ("6", "5")]
         assert [(event["id"], event["prev_id"]) for event in part] == [("4", "1"), ("6", "4")]
