@@ -398,20 +398,25 @@ def _take(rows: Iterable[Row], limit: int, size: int, version: int | None, place
     """Return rows up to the limits, and whether there are more.
 
     Args:
-        rows: of events, in order.
+        rows: of events, in order, at most one more than the limit.
         limit: greatest number of rows.
         size: greatest number of bytes, but for the first row.
         version: place of the version in a row: rows are cut between versions if that leaves any; None: anywhere.
         place: place of the size in a row.
     """
     taken: list[Row] = []
-    add = taken.append
+    add, further = taken.append, None
     for row in rows:
         size -= row[place]
-        if len(taken) >= limit or (size < 0 and taken):
-            if version is not None and taken[0][version] != row[version]:
-                while taken[-1][version] == row[version]:
-                    taken.pop()
-            return taken, True
+        if size < 0 and taken:
+            further = row
+            break
         add(row)
-    return taken, False
+    if len(taken) > limit:
+        further = taken.pop()
+    if further is None:
+        return taken, False
+    if version is not None and taken[0][version] != further[version]:
+        while taken[-1][version] == further[version]:
+            taken.pop()
+    return taken, True
