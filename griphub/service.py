@@ -139,7 +139,7 @@ class Hub:
         self._held = HeldChannels(self._zmq, spec, hub.prefix, self._subscribed, self._index.unsubscribed)
         await self._listen(context)
         retention = RetentionLoop(
-            self._writer, context.topics, self._index, context.fanout, context.leases, self._loop.time
+            self._writer, self._readers, context.topics, self._index, context.fanout, context.leases, self._loop.time
         )
         self._tasks.append(self._loop.create_task(retention.run(), name="retention"))
         self._ticks = self._loop.call_later(TICK, self._tick)

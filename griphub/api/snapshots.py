@@ -66,11 +66,14 @@ class Snapshots:
             version = context.fanout.newest
         else:
             version = self._reading.place(query.version, topic)
-        if not context.leases.take(topic.number, version, context.now()):
+        owner = owner_key(rights.owner)
+        now = await context.readers.topic(topic.name, owner=owner)
+        size = 0 if now is None else now.bytes
+        if not context.leases.take(topic.number, version, context.now(), size):
             most = context.config.snapshot_leases_max
             text = f"{most} versions of the topic are being read: repeat the request later"
             raise Problem(429, "limit", text, {"limit": "snapshot_leases_max", "max": most}, [("Retry-After", "5")])
-        place = _Place(topic, query.keys, version, None, owner_key(rights.owner), rights.ends, "../../snapshot/")
+        place = _Place(topic, query.keys, version, None, owner, rights.ends, "../../snapshot/")
         return await self._page(place)
 
     async def link(self, request: Request, text: str) -> Answer:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from griphub.processes.readers import ReaderPool
 from griphub.processes.writer import WriterProcess
 from griphub.store.errors import StoreError
 from griphub.store.topic import Topic
@@ -33,6 +34,7 @@ class RetentionLoop:
 
     Args:
         writer: writing process of the store.
+        readers: reading processes.
         topics: all topics.
         index: channels with followers.
         fanout: moves tails.
@@ -43,6 +45,7 @@ class RetentionLoop:
     def __init__(
         self,
         writer: WriterProcess,
+        readers: ReaderPool,
         topics: TopicTable,
         index: ChannelIndex,
         fanout: FanOut,
@@ -50,6 +53,7 @@ class RetentionLoop:
         now: Callable[[], float],
     ) -> None:
         self._writer = writer
+        self._readers = readers
         self._topics = topics
         self._index = index
         self._fanout = fanout
@@ -88,9 +92,11 @@ class RetentionLoop:
 
     async def _retain(self, topic: Topic) -> None:
         wanted = await self._writer.wanted_floor(topic.number)
-        keep = self._leases.keep(topic.number, self._now())
-        if keep is not None:
-            wanted = min(wanted, keep)
+        if wanted > topic.floor and self._leases.leased(topic.number, self._now()):
+            known = await self._readers.topic(topic.name)
+            keep = self._leases.keep(topic.number, self._now(), 0 if known is None else known.bytes)
+            if keep is not None:
+                wanted = min(wanted, keep)
         if wanted > topic.floor:
             for held in self._index.of_topic(topic.number):
                 if held.tail < wanted:

@@ -25,15 +25,25 @@ def test_a_lease_ends_by_itself() -> None:
     assert leases.keep(1, 10.0) is None
 
 
-def test_snapshots_of_a_version_share_its_lease_and_renew_it() -> None:
+def test_snapshots_of_a_version_share_its_lease_and_do_not_renew_it() -> None:
     leases = SnapshotLeases(most=1)
     assert leases.take(1, 5, 0.0)
     assert leases.take(1, 5, 30.0)
-    assert leases.keep(1, LEASE_TIME + 29.0) == 5
+    assert leases.keep(1, LEASE_TIME + 1.0) is None
+    assert leases.take(1, 5, 70.0)
+    assert leases.take(1, 5, 71.0)
     leases.release(1, 5)
-    assert leases.keep(1, 31.0) == 5
+    assert leases.keep(1, 72.0) == 5
     leases.release(1, 5)
-    assert leases.keep(1, 31.0) is None
+    assert leases.keep(1, 72.0) is None
+
+
+def test_a_lease_ends_when_the_topic_has_grown_by_a_tenth() -> None:
+    leases = SnapshotLeases()
+    leases.take(1, 5, 0.0, size=1000)
+    assert leases.keep(1, 1.0, size=1100) == 5
+    assert leases.keep(1, 1.0, size=1101) is None
+    assert not leases.leased(1, 1.0)
 
 
 def test_a_topic_has_no_more_than_so_many() -> None:
