@@ -7,7 +7,8 @@ everything is never found below the floor.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from griphub.processes.readers import ReaderPool
@@ -85,10 +86,8 @@ class RetentionLoop:
         for topic in part:
             await self._retain(topic)
         for number in await self._writer.gone_topics():
-            while await self._writer.delete_slice(number):
-                await asyncio.sleep(0)
-        while await self._writer.forget_names():
-            await asyncio.sleep(0)
+            await self._repeat(partial(self._writer.delete_slice, number))
+        await self._repeat(self._writer.forget_names)
 
     async def _retain(self, topic: Topic) -> None:
         wanted = await self._writer.wanted_floor(topic.number)
@@ -105,9 +104,12 @@ class RetentionLoop:
             if raised is None or self._topics.numbered(topic.number) is None:
                 return
             self._topics.set(raised)
-        while await self._writer.delete_slice(topic.number):
-            # Publications come between two slices.
-            await asyncio.sleep(0)
+        await self._repeat(partial(self._writer.delete_slice, topic.number))
+
+    async def _repeat(self, delete: Callable[[], Awaitable[bool]]) -> None:
+        """Delete slice after slice; publications are stored between two of them."""
+        while await delete():
+            pass
 
 
 def _bounded(topic: Topic) -> bool:

@@ -46,7 +46,7 @@ class SnapshotLeases:
 
         Args:
             number: of the topic.
-            version: id of the version. Snapshots of equal versions share a lease, which ends with the time of the first.
+            version: id of the version. Snapshots of equal versions share a lease, which is not renewed.
             now: time in seconds.
             size: bytes of the topic's events.
 
