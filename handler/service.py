@@ -109,12 +109,13 @@ class Service:
 
         Raises:
             BindError: an address is in use, or a certificate cannot be used.
-            KeyProblem: ``control_key`` cannot be used.
+            KeyProblem: ``control_key`` or ``reserved_key`` cannot be used.
             OSError: the certificate files cannot be read.
         """
         settings = self._config.handler
+        base = pathlib.Path(self._config.directory)
         authenticator = Authenticator(
-            load_key(settings.control_key, pathlib.Path(self._config.directory)), settings.control_iss
+            load_key(settings.control_key, base), settings.control_iss, load_key(settings.reserved_key, base)
         )
         tls = _tls(settings.control_tls_cert, settings.control_tls_key)
         # Errors are found before waiting: a port in use must not show up seconds later.
@@ -208,7 +209,7 @@ class Service:
 
     def _open_sockets(self) -> None:
         settings, mode = self._config.handler, self._config.handler.ipc_file_mode
-        dispatcher, room = self.dispatcher, settings.push_in_buffer_max
+        dispatcher, room, reserved = self.dispatcher, settings.push_in_buffer_max, settings.reserved_prefix.encode()
         uris: dict[bytes, bytes] = {}
 
         def open_source(name: bytes, source: Source) -> None:
@@ -217,19 +218,22 @@ class Service:
                 uris[name] = address.encode()
 
         if spec := settings.push_in_spec:
-            open_source(b"publish-pull", ZmqPull(self._context, dispatcher, self.links.congested, spec, mode, room))
+            open_source(
+                b"publish-pull", ZmqPull(self._context, dispatcher, self.links.congested, spec, mode, room, reserved)
+            )
         if specs := settings.push_in_sub_specs:
             connect = settings.push_in_sub_connect
-            open_source(b"publish-sub", ZmqSub(self._context, dispatcher, specs, connect, mode, room))
+            open_source(b"publish-sub", ZmqSub(self._context, dispatcher, specs, connect, mode, room, reserved))
         if settings.command_spec:
-            self._commands = CommandSocket(self._context, Commands(self.dispatcher, uris), self.dispatcher)
+            self._commands = CommandSocket(self._context, Commands(self.dispatcher, uris, reserved), self.dispatcher)
             uris[b"command"] = self._commands.open(settings.command_spec, mode).encode()
 
     async def _open_control(
         self, sock: socket.socket, authenticator: Authenticator, tls: ssl.SSLContext | None
     ) -> None:
         settings = self._config.handler
-        api = Api(self.dispatcher, authenticator, self._loop.time, time.time)
+        reserved = settings.reserved_prefix.encode()
+        api = Api(self.dispatcher, authenticator, self._loop.time, time.time, reserved)
         limits = Limits(settings.push_in_http_max_headers_size, settings.push_in_http_max_body_size)
         self._control = HttpServer(api, limits)
         await self._control.open(sock, tls)
