@@ -21,12 +21,14 @@ from gripproxy.grip.bounds import Bounds
 from gripproxy.grip.signature import KeyProblem, load_key
 from gripproxy.process.endpoints import BindError, check_free, listen_metrics, listen_tcp
 from gripproxy.process.handover import ALONE, Handover
+from gripproxy.process.hub_sockets import hub_control_socket
 from gripproxy.process.log import log
 from gripproxy.process.supervised import Child
 from handler.control.api import Api
 from handler.control.authenticator import Authenticator
 from handler.control.command_socket import Commands, CommandSocket
 from handler.control.http_server import HttpServer, Limits
+from handler.control.hub_intake import HubIntake
 from handler.control.metrics_api import MetricsApi
 from handler.dispatch.dispatcher import Dispatcher
 from handler.dispatch.timers import Timers
@@ -101,6 +103,8 @@ class Service:
         self._commands: CommandSocket | None = None
         self._control: HttpServer | None = None
         self._metrics: list[HttpServer] = []
+        wanted = HubIntake.wanted(config)
+        self._hub = HubIntake(config, self._context, self.dispatcher, self.sources) if wanted else None
         self._serving = False
         self._all_joined = asyncio.Event()
 
@@ -135,6 +139,8 @@ class Service:
                 missing = self._config.proxy.workers + self._retiring - self.links.announced
                 log.warning("%d workers have not joined in %g s; going on without them", missing, ANNOUNCE_TIME)
             self._open_sockets()
+            if self._hub is not None:
+                await self._hub.open()
             if control_socket is not None:
                 await self._open_control(control_socket, authenticator, tls)
             self._serving = True
@@ -151,14 +157,20 @@ class Service:
         self.sources.pause()
         if self._control is not None:
             self._control.retire()
-        await _while(
-            lambda: self.sources.unread or (self._control is not None and bool(self._control.connections)), FINISH_TIME
-        )
+        if self._hub is not None:
+            self._hub.retire()
+        await _while(self._unfinished, FINISH_TIME)
+
+    def _unfinished(self) -> bool:
+        connected = self._control is not None and bool(self._control.connections)
+        return connected or self.sources.unread or (self._hub is not None and self._hub.busy)
 
     async def close(self) -> None:
         """Stop receiving, send the queues of the workers, close everything."""
         if self._control is not None:
             self._control.close()
+        if self._hub is not None:
+            self._hub.close()
         self.sources.close()
         if self._commands is not None:
             self._commands.close()
@@ -315,6 +327,8 @@ def _describe(config: Config) -> list[str]:
     parts += [f"metrics {port}" for port in ports if port]
     if settings.command_spec:
         parts.append(f"commands {settings.command_spec}")
+    if HubIntake.wanted(config):
+        parts.append(f"hub {hub_control_socket(config)}")
     return parts
 
 
