@@ -21,12 +21,14 @@ from gripproxy.grip.bounds import Bounds
 from gripproxy.grip.signature import KeyProblem, load_key
 from gripproxy.process.endpoints import BindError, check_free, listen_metrics, listen_tcp
 from gripproxy.process.handover import ALONE, Handover
+from gripproxy.process.hub_sockets import hub_control_socket
 from gripproxy.process.log import log
 from gripproxy.process.supervised import Child
 from handler.control.api import Api
 from handler.control.authenticator import Authenticator
 from handler.control.command_socket import Commands, CommandSocket
 from handler.control.http_server import HttpServer, Limits
+from handler.control.hub_intake import HubIntake
 from handler.control.metrics_api import MetricsApi
 from handler.dispatch.dispatcher import Dispatcher
 from handler.dispatch.timers import Timers
@@ -101,6 +103,8 @@ class Service:
         self._commands: CommandSocket | None = None
         self._control: HttpServer | None = None
         self._metrics: list[HttpServer] = []
+        wanted = HubIntake.wanted(config)
+        self._hub = HubIntake(config, self._context, self.dispatcher, self.sources) if wanted else None
         self._serving = False
         self._all_joined = asyncio.Event()
 
@@ -109,12 +113,13 @@ class Service:
 
         Raises:
             BindError: an address is in use, or a certificate cannot be used.
-            KeyProblem: ``control_key`` cannot be used.
+            KeyProblem: ``control_key`` or ``reserved_key`` cannot be used.
             OSError: the certificate files cannot be read.
         """
         settings = self._config.handler
+        base = pathlib.Path(self._config.directory)
         authenticator = Authenticator(
-            load_key(settings.control_key, pathlib.Path(self._config.directory)), settings.control_iss
+            load_key(settings.control_key, base), settings.control_iss, load_key(settings.reserved_key, base)
         )
         tls = _tls(settings.control_tls_cert, settings.control_tls_key)
         # Errors are found before waiting: a port in use must not show up seconds later.
@@ -134,6 +139,8 @@ class Service:
                 missing = self._config.proxy.workers + self._retiring - self.links.announced
                 log.warning("%d workers have not joined in %g s; going on without them", missing, ANNOUNCE_TIME)
             self._open_sockets()
+            if self._hub is not None:
+                await self._hub.open()
             if control_socket is not None:
                 await self._open_control(control_socket, authenticator, tls)
             self._serving = True
@@ -150,14 +157,20 @@ class Service:
         self.sources.pause()
         if self._control is not None:
             self._control.retire()
-        await _while(
-            lambda: self.sources.unread or (self._control is not None and bool(self._control.connections)), FINISH_TIME
-        )
+        if self._hub is not None:
+            self._hub.retire()
+        await _while(self._unfinished, FINISH_TIME)
+
+    def _unfinished(self) -> bool:
+        connected = self._control is not None and bool(self._control.connections)
+        return connected or self.sources.unread or (self._hub is not None and self._hub.busy)
 
     async def close(self) -> None:
         """Stop receiving, send the queues of the workers, close everything."""
         if self._control is not None:
             self._control.close()
+        if self._hub is not None:
+            self._hub.close()
         self.sources.close()
         if self._commands is not None:
             self._commands.close()
@@ -208,7 +221,7 @@ class Service:
 
     def _open_sockets(self) -> None:
         settings, mode = self._config.handler, self._config.handler.ipc_file_mode
-        dispatcher, room = self.dispatcher, settings.push_in_buffer_max
+        dispatcher, room, reserved = self.dispatcher, settings.push_in_buffer_max, settings.reserved_prefix.encode()
         uris: dict[bytes, bytes] = {}
 
         def open_source(name: bytes, source: Source) -> None:
@@ -217,19 +230,22 @@ class Service:
                 uris[name] = address.encode()
 
         if spec := settings.push_in_spec:
-            open_source(b"publish-pull", ZmqPull(self._context, dispatcher, self.links.congested, spec, mode, room))
+            open_source(
+                b"publish-pull", ZmqPull(self._context, dispatcher, self.links.congested, spec, mode, room, reserved)
+            )
         if specs := settings.push_in_sub_specs:
             connect = settings.push_in_sub_connect
-            open_source(b"publish-sub", ZmqSub(self._context, dispatcher, specs, connect, mode, room))
+            open_source(b"publish-sub", ZmqSub(self._context, dispatcher, specs, connect, mode, room, reserved))
         if settings.command_spec:
-            self._commands = CommandSocket(self._context, Commands(self.dispatcher, uris), self.dispatcher)
+            self._commands = CommandSocket(self._context, Commands(self.dispatcher, uris, reserved), self.dispatcher)
             uris[b"command"] = self._commands.open(settings.command_spec, mode).encode()
 
     async def _open_control(
         self, sock: socket.socket, authenticator: Authenticator, tls: ssl.SSLContext | None
     ) -> None:
         settings = self._config.handler
-        api = Api(self.dispatcher, authenticator, self._loop.time, time.time)
+        reserved = settings.reserved_prefix.encode()
+        api = Api(self.dispatcher, authenticator, self._loop.time, time.time, reserved)
         limits = Limits(settings.push_in_http_max_headers_size, settings.push_in_http_max_body_size)
         self._control = HttpServer(api, limits)
         await self._control.open(sock, tls)
@@ -311,6 +327,8 @@ def _describe(config: Config) -> list[str]:
     parts += [f"metrics {port}" for port in ports if port]
     if settings.command_spec:
         parts.append(f"commands {settings.command_spec}")
+    if HubIntake.wanted(config):
+        parts.append(f"hub {hub_control_socket(config)}")
     return parts
 
 

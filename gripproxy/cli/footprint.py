@@ -23,6 +23,7 @@ from gripproxy.pipe import FRAME_BYTES, WRITE_AHEAD
 from gripproxy.sessions.link_response import INSTRUCT_MAX
 from handler.control.command_socket import MAX_WAITING as COMMANDS_KEPT
 from handler.control.http_server import MAX_CONNECTIONS
+from handler.control.hub_intake import BODY_MAX, CONNECTIONS_MAX, HEAD_MAX, HubIntake
 from handler.dispatch.dedupe import PAIR_COST
 from handler.dispatch.subscriptions import LINGER_BYTES
 from handler.sources.value_count import VALUES_MAX
@@ -182,6 +183,7 @@ def _handler(config: Config) -> Footprint:
     request = handler.push_in_http_max_headers_size + handler.push_in_http_max_body_size
     # A body grows by an eighth more than it needs; one at a time is copied.
     control = (MAX_CONNECTIONS * 9 // 8 + 1) * request if handler.push_in_http_port else 0
+    hub = (CONNECTIONS_MAX * 9 // 8 + 1) * (HEAD_MAX + BODY_MAX) + 3 * longest if HubIntake.wanted(config) else 0
     waiting = handler.worker_queue_max + WRITE_AHEAD + FRAME_BYTES + COPIES * item
     body = handler.push_in_http_max_body_size
     return Footprint(
@@ -221,6 +223,7 @@ def _handler(config: Config) -> Footprint:
                 PUBLISHERS * heard,
             ),
             Term("requests of 4 peers of the command port", "4 * 5 * 4 * `item_max`", PUBLISHERS * commands),
+            Term("requests of the hub", "21.1 MB + 3 * 4 * `item_max`, nothing without `store`", hub),
             Term(
                 "items in work",
                 "12.8 MB + 4 * `item_max`, or * `push_in_http_max_body_size` if that is more",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from gripproxy.grip.headers import Headers, all_of, first, split_list
-from gripproxy.grip.item import ItemError
+from gripproxy.grip.item import Item, ItemError
 from gripproxy.process.log import INFO, PRINTABLE_MAX, log
 from handler.dispatch.dispatcher import Dispatcher
+from handler.dispatch.reserved_channel import ReservedChannel
 from handler.sources.ingest import BadJson, NoObject, items_of_json
 
 from .authenticator import Authenticator
@@ -38,15 +39,22 @@ class Api:
         authenticator: authenticator of the requests.
         now: the dispatcher's time in seconds.
         wall: seconds since 1970, for tokens.
+        reserved: ``reserved_prefix``; empty: no channel is reserved on this port.
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, authenticator: Authenticator, now: Callable[[], float], wall: Callable[[], float]
+        self,
+        dispatcher: Dispatcher,
+        authenticator: Authenticator,
+        now: Callable[[], float],
+        wall: Callable[[], float],
+        reserved: bytes = b"",
     ) -> None:
         self._dispatcher = dispatcher
         self._authenticator = authenticator
         self._now = now
         self._wall = wall
+        self._reserved = reserved
         self.open = not authenticator.closed
         """True if ``admits`` is true for all requests."""
 
@@ -86,6 +94,8 @@ class Api:
         if plan is not None:
             try:
                 items = items_of_json(body, self._dispatcher.bounds)
+                if self._reserved:
+                    self._check_reserved(items, request.headers)
             except ValueError:
                 pass  # The answer is worked out below.
             else:
@@ -124,6 +134,16 @@ class Api:
         dispatcher = self._dispatcher
         try:
             items = items_of_json(body, dispatcher.bounds)
+            if self._reserved:
+                self._check_reserved(items, request.headers)
+        except ReservedChannel as error:
+            dispatcher.counters.invalid += 1
+            dispatcher.refusals.note("HTTP", str(error), body, self._now())
+            text = (
+                b"Forbidden: channels that begin with '%b' are reserved: use another channel, or send Authorization: "
+                b"Bearer with reserved_key or a token made with it.\n" % self._reserved
+            )
+            return Response(403, text)
         except BadJson:
             return Response(400, b"Body is not valid JSON.\n")
         except NoObject:
@@ -153,6 +173,14 @@ class Api:
         if shown.isascii() and shown.isprintable() and len(line) < PRINTABLE_MAX:
             request.plan = Plan(response.to(request), line)
         return response
+
+    def _check_reserved(self, items: Iterable[Item], headers: Headers) -> None:
+        """Refuse items of which one is on a reserved channel, unless the publisher may use these."""
+        for item in items:
+            if item.channel.startswith(self._reserved):
+                if self._authenticator.admits_reserved(first(headers, b"authorization"), int(self._wall())):
+                    return
+                raise ReservedChannel(item.channel, self._reserved)
 
 
 def _negotiate(headers: Headers) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Authenticator of the control port: the key that publishers have to present."""
+"""Authenticator of the control port: the keys that publishers present."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ class Authenticator:
     libraries send for a control URI with ``iss`` and ``key``, or the key itself.
 
     Args:
-        key: the shared secret; None admits all requests.
-        issuer: required ``iss`` of a JWT; empty for any.
+        key: ``control_key``, a shared secret; None admits all requests.
+        issuer: required ``iss`` of a JWT made with ``key``; empty for any.
+        reserved: ``reserved_key``, a shared secret, which admits too; None: no request may use reserved channels.
 
     Raises:
-        KeyProblem: the key is not a shared secret. With a public key as secret, any client could sign.
+        KeyProblem: a key is not a shared secret. With a public key as secret, any client could sign.
     """
 
-    __slots__ = ("_issuer", "_key")
+    __slots__ = ("_issuer", "_key", "_reserved")
 
-    def __init__(self, key: Key | None, issuer: str = "") -> None:
-        if key is not None and key.algorithm != "HS256":
-            raise KeyProblem(f"control_key must be a shared secret, not a key for {key.algorithm}")
+    def __init__(self, key: Key | None, issuer: str = "", reserved: Key | None = None) -> None:
+        for name, each in (("control_key", key), ("reserved_key", reserved)):
+            if each is not None and each.algorithm != "HS256":
+                raise KeyProblem(f"{name} must be a shared secret, not a key for {each.algorithm}")
         self._key = key
         self._issuer = issuer or None
+        self._reserved = reserved
 
     @property
     def closed(self) -> bool:
@@ -44,8 +47,21 @@ class Authenticator:
         key = self._key
         if key is None:
             return True
-        if authorization is None:
-            return False
-        scheme, _, token = authorization.partition(b" ")
-        token = token.strip()
-        return scheme.lower() == b"bearer" and (verify(token, key, now, self._issuer) or key.is_secret(token))
+        return _shows(authorization, key, now, self._issuer) or self.admits_reserved(authorization, now)
+
+    def admits_reserved(self, authorization: bytes | None, now: int) -> bool:
+        """Return whether a request may publish on reserved channels.
+
+        Args:
+            authorization: value of its Authorization header, or None.
+            now: seconds since 1970.
+        """
+        return self._reserved is not None and _shows(authorization, self._reserved, now, None)
+
+
+def _shows(authorization: bytes | None, key: Key, now: int, issuer: str | None) -> bool:
+    if authorization is None:
+        return False
+    scheme, _, token = authorization.partition(b" ")
+    token = token.strip()
+    return scheme.lower() == b"bearer" and (verify(token, key, now, issuer) or key.is_secret(token))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -11,11 +11,12 @@ import zmq
 
 from gripproxy.grip import tnetstring
 from gripproxy.grip.errors import PublisherError
-from gripproxy.grip.item import ItemError
+from gripproxy.grip.item import Item, ItemError
 from gripproxy.process.endpoints import bind
 from gripproxy.process.log import log
 from gripproxy.process.zmq_reader import ZmqReader
 from handler.dispatch.dispatcher import Dispatcher
+from handler.dispatch.reserved_channel import ReservedChannel
 from handler.sources.ingest import items_of_args
 from handler.sources.value_count import COUNTED, check_tnet
 
@@ -117,11 +118,13 @@ class Commands:
     Args:
         dispatcher: receiver of items and commands.
         uris: answer to ``get-zmq-uris``.
+        reserved: ``reserved_prefix``; empty: no channel is reserved.
     """
 
-    def __init__(self, dispatcher: Dispatcher, uris: dict[bytes, bytes]) -> None:
+    def __init__(self, dispatcher: Dispatcher, uris: dict[bytes, bytes], reserved: bytes = b"") -> None:
         self._dispatcher = dispatcher
         self._uris = uris
+        self._reserved = reserved
         self._methods = {
             b"get-zmq-uris": self._get_zmq_uris,
             b"publish": self._publish,
@@ -153,6 +156,12 @@ class Commands:
     def _publish(self, request: Request, now: float, reply: Callable[[bytes], None]) -> None:
         try:
             items = items_of_args(request.args, request.size, self._dispatcher.bounds)
+            self._check_reserved(items)
+        except ReservedChannel as error:
+            self._dispatcher.counters.invalid += 1
+            self._dispatcher.refusals.note("command", str(error), b"publish", now)
+            reply(failure(request, b"forbidden", str(error).encode()))
+            return
         except ItemError as error:
             self._dispatcher.counters.invalid += 1
             self._dispatcher.refusals.note("command", str(error) or "unknown action", b"publish", now)
@@ -162,6 +171,12 @@ class Commands:
         self._dispatcher.counters.command += len(items)
         for item in items:
             self._dispatcher.accept(item, now)
+
+    def _check_reserved(self, items: Iterable[Item]) -> None:
+        reserved = self._reserved
+        for item in items if reserved else ():
+            if item.channel.startswith(reserved):
+                raise ReservedChannel(item.channel, reserved)
 
     def _recover(self, request: Request, now: float, reply: Callable[[bytes], None]) -> None:
         self._dispatcher.recover()

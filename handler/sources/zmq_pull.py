@@ -12,6 +12,7 @@ from gripproxy.grip.tnetstring import FrameError
 from gripproxy.process.log import DEBUG, log
 from gripproxy.process.zmq_reader import ZmqReader
 from handler.dispatch.dispatcher import Dispatcher
+from handler.dispatch.reserved_channel import ReservedChannel
 
 from .ingest import parse_long_message, parse_message
 from .zmq_source import ZmqSource
@@ -38,6 +39,7 @@ class ZmqPull(ZmqSource):
         spec: ``push_in_spec``.
         mode: ``ipc_file_mode``.
         room: ``push_in_buffer_max`` in bytes.
+        reserved: ``reserved_prefix``; empty: no channel is reserved on this socket.
     """
 
     name = "PULL"
@@ -50,8 +52,9 @@ class ZmqPull(ZmqSource):
         spec: str,
         mode: int | None = None,
         room: int = 0,
+        reserved: bytes = b"",
     ) -> None:
-        super().__init__(context.socket(zmq.PULL), dispatcher, room, MAX_PULLED)
+        super().__init__(context.socket(zmq.PULL), dispatcher, room, MAX_PULLED, reserved)
         self._sock.setsockopt(zmq.RCVBUF, PULL_BUFFER)
         self._wait = wait
         self._spec = spec
@@ -90,6 +93,9 @@ class ZmqPull(ZmqSource):
             item = parse_long_message(data, None, dispatcher.bounds) if long else parse_message(data)
         except (ItemError, FrameError) as error:
             self._refuse(str(error), data)
+            return size
+        if self._reserved and item.channel.startswith(self._reserved):
+            self._refuse(str(ReservedChannel(item.channel, self._reserved)), data)
             return size
         if log.level >= DEBUG:
             log.debug("PULL: item for channel %s", item.channel)

@@ -41,15 +41,19 @@ class ZmqSource:
         dispatcher: receiver of the items.
         room: ``push_in_buffer_max`` in bytes.
         most: greatest number of messages queued for each publisher.
+        reserved: ``reserved_prefix``; items on channels that begin with it are refused. Empty: on none.
     """
 
     name: ClassVar[str]
     """Way in, as the refusals name it."""
 
-    def __init__(self, sock: zmq.Socket[bytes], dispatcher: Dispatcher, room: int, most: int) -> None:
+    def __init__(
+        self, sock: zmq.Socket[bytes], dispatcher: Dispatcher, room: int, most: int, reserved: bytes = b""
+    ) -> None:
         self._now = asyncio.get_running_loop().time
         self._dispatcher = dispatcher
         self._least = dispatcher.bounds.least
+        self._reserved = reserved
         longest = MESSAGE_ITEMS * dispatcher.bounds.item
         self._reader: ZmqReader | None = None
         self._bound: str | None = None

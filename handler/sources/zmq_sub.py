@@ -12,6 +12,7 @@ from gripproxy.grip.tnetstring import FrameError
 from gripproxy.process.log import DEBUG, log
 from gripproxy.process.zmq_reader import ZmqReader
 from handler.dispatch.dispatcher import Dispatcher
+from handler.dispatch.reserved_channel import ReservedChannel
 
 from .ingest import parse_long_message, parse_message
 from .zmq_source import ZmqSource
@@ -32,6 +33,8 @@ class ZmqSub(ZmqSource):
         connect: ``push_in_sub_connect``.
         mode: ``ipc_file_mode``.
         room: ``push_in_buffer_max`` in bytes.
+        reserved: ``reserved_prefix``; empty: no channel is reserved on this socket.
+        key: config key of ``specs``, for errors.
     """
 
     name = "SUB"
@@ -44,11 +47,14 @@ class ZmqSub(ZmqSource):
         connect: bool,
         mode: int | None = None,
         room: int = 0,
+        reserved: bytes = b"",
+        key: str = "push_in_sub_specs",
     ) -> None:
-        super().__init__(context.socket(zmq.SUB), dispatcher, room, MAX_WAITING)
+        super().__init__(context.socket(zmq.SUB), dispatcher, room, MAX_WAITING, reserved)
         self._specs = specs
         self._connect = connect
         self._mode = mode
+        self._key = key
 
     def open(self, channels: Iterable[bytes]) -> str | None:
         """Subscribe to ``channels``, then bind or connect the socket and read from it; see ``Source.open``."""
@@ -66,7 +72,7 @@ class ZmqSub(ZmqSource):
             for spec in self._specs:
                 sock.connect(spec)
         else:
-            address = self._bind(self._specs[0], "push_in_sub_specs", self._mode)
+            address = self._bind(self._specs[0], self._key, self._mode)
         self._reader = ZmqReader(sock, self._take)
         return address
 
@@ -88,6 +94,9 @@ class ZmqSub(ZmqSource):
             item = parse_long_message(data, topic, self._dispatcher.bounds) if long else parse_message(data, topic)
         except (ItemError, FrameError) as error:
             self._refuse(str(error), parts[1])
+            return size
+        if self._reserved and item.channel.startswith(self._reserved):
+            self._refuse(str(ReservedChannel(item.channel, self._reserved)), data)
             return size
         if log.level >= DEBUG:
             log.debug("SUB: item for channel %s", item.channel)

@@ -112,11 +112,14 @@ class House:
         self.worker = Worker()
         self.dispatcher.joined(self.worker, [(b"ch", 0, 1, 0, None)], 0)
 
-    def pull(self) -> str | None:
-        return self.open(ZmqPull(self._context, self.dispatcher, lambda: False, "tcp://127.0.0.1:5560"))
+    def pull(self, reserved: bytes = b"") -> str | None:
+        spec = "tcp://127.0.0.1:5560"
+        return self.open(ZmqPull(self._context, self.dispatcher, lambda: False, spec, reserved=reserved))
 
-    def sub(self, specs: tuple[str, ...] = ("tcp://127.0.0.1:5562",), connect: bool = False) -> str | None:
-        return self.open(ZmqSub(self._context, self.dispatcher, specs, connect))
+    def sub(
+        self, specs: tuple[str, ...] = ("tcp://127.0.0.1:5562",), connect: bool = False, reserved: bytes = b""
+    ) -> str | None:
+        return self.open(ZmqSub(self._context, self.dispatcher, specs, connect, reserved=reserved))
 
     def open(self, source: Source) -> str | None:
         return self.sources.open(source, self.dispatcher.subscriptions.channels)

@@ -65,7 +65,7 @@ class TestTerms:
                 {"client_maxconn", "workers"} if "clients" in term.how else set()
             )
             assert keys <= KEYS
-            for name in keys - {"id_cache_ttl", "item_max", "https_ports", "message_rate"}:
+            for name in keys - {"id_cache_ttl", "item_max", "https_ports", "message_rate", "store"}:
                 named.setdefault(name, set()).add(term.what)
         for name, terms in named.items():
             after = footprints(configured(tmp_path / "b", **given | {name: 2 * values[name]}))[kind]
@@ -85,6 +85,7 @@ class TestTerms:
             "messages of 4 PULL publishers",
             "messages of 4 SUB publishers",
             "requests of 4 peers of the command port",
+            "requests of the hub",
         }
 
     def test_deliveries_wait_only_where_their_rate_is_limited(self, tmp_path: pathlib.Path) -> None:

@@ -224,3 +224,53 @@ def test_a_key_closes_every_path_but_the_root(dispatcher: Dispatcher) -> None:
     for path in (b"/publish", b"/recover/", b"/nope", b"//", b"/?x"):
         assert not api.admits(path, [])
         assert api.admits(path, [(b"authorization", b"Bearer secret")])
+
+
+class TestReserved:
+    """Items on channels that begin with ``reserved_prefix``."""
+
+    REFUSED = (
+        b"Forbidden: channels that begin with 'hub/' are reserved: use another channel, or send Authorization: Bearer "
+        b"with reserved_key or a token made with it.\n"
+    )
+    RESERVED = b'{"items":[%b]}' % ITEM.replace(b'"ch"', b'"hub/1"')
+    BATCH = b'{"items":[%b,%b]}' % (ITEM, ITEM.replace(b'"ch"', b'"hub/1"'))
+    FREE = b'{"items":[%b]}' % ITEM.replace(b'"ch"', b'"hub"')
+
+    def ask(self, api: Api, body: bytes, key: bytes = b"", times: int = 1) -> list[bytes]:
+        """Return the codes of the answers to equal requests, whose head is one object as in the server."""
+        headers = [(b"Authorization", b"Bearer " + key)] if key else []
+        request = ApiRequest(b"POST", b"/publish/", headers=headers)
+        return [api.respond(request, body).split(b" ", 2)[1] for _ in range(times)]
+
+    @pytest.fixture
+    def api(self, dispatcher: Dispatcher) -> Api:
+        keys = [load_key(name, pathlib.Path()) for name in ("control", "reserved")]
+        return Api(dispatcher, Authenticator(keys[0], "", keys[1]), lambda: 0.0, lambda: 0.0, b"hub/")
+
+    def test_the_answer_names_the_prefix_and_the_cure(self, api: Api) -> None:
+        request = ApiRequest(b"POST", b"/publish/", headers=[])
+        assert api.respond(request, self.RESERVED) == whole(b"403 Forbidden", self.REFUSED)
+
+    def test_a_request_without_the_reserved_key_is_refused_whole(self, api: Api, dispatcher: Dispatcher) -> None:
+        for body in (self.RESERVED, self.BATCH):
+            for key in (b"", b"control", b"other"):
+                assert self.ask(api, body, key, 2) == [b"403", b"403"]
+        assert (dispatcher.counters.received, dispatcher.counters.http) == (0, 0)
+        assert dispatcher.counters.invalid == dispatcher.refusals.totals()["http"] == 12
+
+    def test_the_reserved_key_may_use_all_channels(self, api: Api, dispatcher: Dispatcher) -> None:
+        for body in (self.RESERVED, self.BATCH, self.FREE):
+            assert self.ask(api, body, b"reserved", 3) == [b"200"] * 3
+        assert dispatcher.counters.received == 12
+
+    def test_other_channels_are_for_all_and_between_them_reserved_ones_are_refused(self, api: Api) -> None:
+        request = ApiRequest(b"POST", b"/publish/", headers=[(b"Authorization", b"Bearer control")])
+        codes = [
+            api.respond(request, body).split(b" ", 2)[1] for body in (self.FREE, self.FREE, self.RESERVED, self.FREE)
+        ]
+        assert codes == [b"200", b"200", b"403", b"200"]
+
+    def test_a_port_without_reserved_channels(self, dispatcher: Dispatcher) -> None:
+        api = Api(dispatcher, Authenticator(None), lambda: 0.0, lambda: 0.0)
+        assert self.ask(api, self.BATCH, times=2) == [b"200", b"200"]

@@ -73,3 +73,27 @@ def test_a_public_key_is_no_secret(tmp_path: pathlib.Path) -> None:
     (tmp_path / "key.pem").write_bytes(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     with pytest.raises(KeyProblem, match="shared secret, not a key for ES256"):
         Authenticator(load_key("file:key.pem", tmp_path))
+
+
+OTHER = "another secret of more than thirty-two bytes"
+
+
+@pytest.mark.parametrize("key", [SECRET, ""])
+def test_the_reserved_key_admits_beside_the_control_key(key: str) -> None:
+    base = pathlib.Path()
+    both = Authenticator(load_key(key, base), "me", load_key(OTHER, base))
+    assert both.closed is bool(key)
+    for authorization in (token(OTHER, exp=NOW + 60), token(OTHER, exp=NOW + 60, iss="x"), b"Bearer " + OTHER.encode()):
+        assert both.admits(authorization, NOW)
+        assert both.admits_reserved(authorization, NOW)
+    for authorization in (token(exp=NOW + 60, iss="me"), b"Bearer " + SECRET.encode()):
+        assert both.admits(authorization, NOW)
+        assert not both.admits_reserved(authorization, NOW)
+    for other in (None, b"Bearer x", token(OTHER, exp=NOW)):
+        assert both.admits(other, NOW) is not bool(key)
+        assert not both.admits_reserved(other, NOW)
+
+
+def test_without_a_reserved_key_no_request_may_use_reserved_channels() -> None:
+    assert not authenticator().admits_reserved(b"Bearer " + SECRET.encode(), NOW)
+    assert not Authenticator(None).admits_reserved(None, NOW)

@@ -336,3 +336,16 @@ class TestSocket:
         peer.command.close()
         dispatcher.received(worker, (pipe.ANSWER, worker.got[-1][1], True), 0)
         assert len(dispatcher.requests) == 0
+
+
+def test_publish_on_a_reserved_channel_is_refused_whole(dispatcher: Dispatcher) -> None:
+    items = [{b"channel": channel, b"http-stream": {b"content": b"x"}} for channel in (b"ch", b"hub/1")]
+    replies: list[Any] = []
+    for part in (items, items[:1]):
+        request = Request(b"publish", b"1", {b"items": part})
+        Commands(dispatcher, URIS, b"hub/").run(request, 0, lambda reply: replies.append(tnetstring.loads(reply)))
+    assert [reply[b"success"] for reply in replies] == [False, True]
+    assert replies[0][b"condition"] == b"forbidden"
+    assert replies[0][b"value"].startswith(b"channel 'hub/1' begins with 'hub/', which is reserved")
+    assert (dispatcher.counters.received, dispatcher.counters.invalid) == (1, 1)
+    assert dispatcher.refusals.totals()["command"] == 1

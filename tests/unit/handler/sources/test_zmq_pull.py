@@ -47,3 +47,14 @@ async def test_a_long_bad_item_is_shown_in_part(house: House) -> None:
     house.context.sockets[0].waiting = [[b"x" * 100_000]]
     await turn()
     assert len(house.lines[0]) < 1000
+
+
+async def test_an_item_on_a_reserved_channel_is_skipped(house: House) -> None:
+    house.pull(b"c")
+    house.context.sockets[0].waiting = [[item(b"a")], [item(b"b", b"c")], [item(b"d", b"other")]]
+    await turn()
+    assert house.worker.contents == []
+    assert (house.dispatcher.counters.pull, house.dispatcher.counters.invalid) == (1, 2)
+    assert house.lines[0].startswith(
+        "PULL: item skipped: channel 'ch' begins with 'c', which is reserved: publish over "
+    )

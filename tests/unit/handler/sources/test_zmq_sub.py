@@ -61,3 +61,14 @@ async def test_a_changed_subscription_looks_for_messages(house: House) -> None:
     house.dispatcher.received(house.worker, (pipe.SUBSCRIBE, b"new", 1), 0)
     await turn()
     assert house.worker.contents == [b"a"]
+
+
+async def test_an_item_on_a_reserved_channel_is_skipped_whatever_channel_it_names(house: House) -> None:
+    house.sub(reserved=b"c")
+    house.context.sockets[0].waiting = [[b"ch", item(b"a", b"other")], [b"other", item(b"b")]]
+    await turn()
+    assert house.worker.contents == []
+    assert (house.dispatcher.counters.sub, house.dispatcher.counters.invalid) == (1, 1)
+    assert house.lines[0].startswith(
+        "SUB: item skipped: channel 'ch' begins with 'c', which is reserved: publish over "
+    )
