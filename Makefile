@@ -17,7 +17,7 @@ WAITING := -n $(if $(filter auto,$(JOBS)),$(shell echo $$((3 * $$(getconf _NPROC
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install dev run flask django reliable chat-express chat-python quick cover test unit e2e faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark autobahn autobahn-limits bench bench-smoke clean
+.PHONY: help install dev run flask django reliable chat-express chat-python quick cover test unit e2e faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark autobahn autobahn-limits bench bench-smoke bench-hub clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -170,6 +170,9 @@ bench: $(STAMPS)/install ## gripproxy side by side with Pushpin, nchan and a loo
 
 bench-smoke: $(STAMPS)/install ## whether that works, within a minute: no speed is judged (apt: gcc libc6-dev)
 	$(BIN)/python bench/compare.py --quick $(ARGS)
+
+bench-hub: $(STAMPS)/install ## the hub's store next to etcd, PostgreSQL and Redis (apt: etcd-server postgresql redis-server)
+	$(BIN)/python bench/hub.py $(ARGS)
 
 clean: ## remove .venv and everything generated
 	rm -rf $(VENV) examples/reliable/messages.db* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis $(dir $(NODE_MODULES))

@@ -1,0 +1,155 @@
+"""Service with a hub under measurement: gripproxy as shipped, with a store in a folder of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import pathlib
+import re
+from collections.abc import Iterable
+
+from bench.hub_load import Posted, Poster, batch, request
+from bench.processes import pss_kb
+from bench.programs import BenchError
+from bench.targets import GripProxy, Wish
+
+__all__ = ["PREFIX", "HubProxy", "role"]
+
+PREFIX = "/hub"
+"""Path under which the route has the hub."""
+
+FILL_BATCH = 1000
+"""Events of a batch that fills a topic: the most that a request may have."""
+
+FILL_CONNECTIONS = 4
+
+
+class HubProxy(GripProxy):
+    """This project with a hub, and beside it the usual backend for plain clients."""
+
+    name = "hub"
+
+    def commands(self, wish: Wish) -> list[list[str]]:
+        """Write the configuration, and return the commands to start.
+
+        Args:
+            wish: the way in which the service is started.
+
+        Returns:
+            The commands, each with its arguments.
+        """
+        commands = super().commands(wish)
+        config = self.folder / "gripproxy.conf"
+        lines = f"[hub]\nstore={self.store}\nhub_anonymous=all\nhub_sync=full\n"
+        text = config.read_text()
+        head = re.search(r"^\[hub\]\n", text, re.MULTILINE)
+        config.write_text(text.replace(head[0], lines, 1) if head else f"{text}\n{lines}")
+        routes = self.folder / "routes"
+        routes.write_text(f"*,path_beg={PREFIX} hub\n{routes.read_text()}")
+        return commands
+
+    def start(self, wish: Wish) -> None:
+        super().start(wish)
+        self._until("the hub answers", lambda: self._status(f"{PREFIX}/openapi.json") == 200)
+
+    @property
+    def store(self) -> pathlib.Path:
+        """File of the store."""
+        return self.folder / "hub.db"
+
+    @property
+    def socket(self) -> str:
+        """Path of the hub's own socket.
+
+        Raises:
+            BenchError: there is none.
+        """
+        for path in sorted(self.folder.iterdir()):
+            if path.is_socket() and path.name.endswith("hub"):
+                return str(path)
+        raise BenchError(f"the hub has no socket in {self.folder}")
+
+    def topic(self, name: str, *, events: int | None = None) -> str:
+        """Make a topic, and return the path of its events behind the prefix.
+
+        Args:
+            name: of the topic.
+            events: how many are retained; None for all.
+
+        Raises:
+            BenchError: the hub refuses it.
+        """
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        with contextlib.closing(connection):
+            body = json.dumps({"retention": {"events": events}} if events else {})
+            connection.request("PUT", f"{PREFIX}/topics/{name}", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read()
+        if answer.status not in (200, 201):
+            raise BenchError(f"PUT /topics/{name} was answered with {answer.status}: {text[:300]!r}")
+        return f"/topics/{name}/events"
+
+    def poster(
+        self, path: str, body: bytes, *, connections: int, content_type: str = "text/plain", direct: bool = False
+    ) -> Poster:
+        """Return a publisher, to be closed.
+
+        Args:
+            path: as ``topic`` has it.
+            body: content of each request.
+            connections: how many.
+            content_type: media type of the content.
+            direct: to the hub's own socket instead of the proxy.
+        """
+        message = request(path if direct else PREFIX + path, body, content_type=content_type)
+        return Poster(self.programs, self.socket if direct else self.port, message, connections=connections)
+
+    def fill(self, path: str, number: int) -> Posted:
+        """Publish events in large batches.
+
+        Args:
+            path: as ``topic`` has it.
+            number: of events; a multiple of FILL_BATCH, or fewer.
+
+        Returns:
+            The report of the batches.
+
+        Raises:
+            BenchError: not all were taken.
+        """
+        each = min(number, FILL_BATCH)
+        count = number // each
+        body = batch(each, keys=False)
+        poster = self.poster(path, body, connections=FILL_CONNECTIONS, content_type="application/json", direct=True)
+        with contextlib.closing(poster):
+            posted = poster.post(count, seconds=600)
+        if posted.taken != count:
+            raise BenchError(f"of {count} batches {posted.taken} were taken")
+        return posted
+
+    def memory_by_role(self) -> dict[str, int]:
+        """Return the memory of the processes, in KB, added up by their roles."""
+        found: dict[str, int] = {}
+        for pid in self.pids():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+                name = role(words)
+                found[name] = found.get(name, 0) + pss_kb([pid])
+        return found
+
+
+ROLES = ("worker", "handler", "hub", "writer_process", "reader_process")
+
+
+def role(words: Iterable[str]) -> str:
+    """Return the role of a process of the service; ``runner`` for those that have no other.
+
+    Args:
+        words: its command line.
+    """
+    for word in words:
+        for name in ROLES:
+            if word == name or word.endswith(f".{name}"):
+                return name
+    return "runner"

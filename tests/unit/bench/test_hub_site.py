@@ -1,0 +1,38 @@
+"""The service with a hub: its configuration, and the roles of its processes."""
+
+from __future__ import annotations
+
+import configparser
+import pathlib
+
+import pytest
+
+from bench.hub_site import HubProxy, role
+from bench.targets import Wish
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python -m gripproxy worker --fd 3", "worker"),
+        ("python -m gripproxy handler", "handler"),
+        ("python -m gripproxy hub", "hub"),
+        ("python -P -m griphub.processes.writer_process --fd 3", "writer_process"),
+        ("python -P -m griphub.processes.reader_process --fd 3", "reader_process"),
+        ("python -m gripproxy --config=/srv/hub/gripproxy.conf", "runner"),
+    ],
+)
+def test_the_role_of_a_process_is_in_its_command(command: str, name: str) -> None:
+    assert role(command.split(" ")) == name
+
+
+def test_the_configuration_has_the_store_in_the_folder_and_the_route_first(tmp_path: pathlib.Path) -> None:
+    site = HubProxy(tmp_path)
+    site.folder = tmp_path
+    site.port, site.pull, site.control, site.sub, site.rep, site.metrics, site.backend = range(20_001, 20_008)
+    site.commands(Wish())
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(tmp_path / "gripproxy.conf")
+    assert config["hub"]["store"] == f"{tmp_path}/hub.db"
+    assert config["hub"]["hub_sync"] == "full"
+    assert (tmp_path / "routes").read_text().splitlines() == ["*,path_beg=/hub hub", "* 127.0.0.1:20007,over_http"]
