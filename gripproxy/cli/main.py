@@ -7,6 +7,7 @@ configuration cannot be used (one message on standard error, no traceback).
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ COMMANDS: Final = {
     "reload": "replace the processes of the running service, without losing a client",
     "top": "show live what happens, from the stats socket, Pushpin's too",
     "check": "check the configuration and the routes, and print what each route does",
-    "hub": "list topics, publish, read and follow events of a running hub",
+    "hub": "run the hub by itself; hub topics, publish, read, follow: work with a running one",
 }
 
 USAGE_ERROR: Final = 2
@@ -106,6 +107,7 @@ def _command_parser(command: str) -> argparse.ArgumentParser:
         )
     if command == "reload":
         parser.add_argument("--handler", action="store_true", help="replace the handler too, after the workers")
+        parser.add_argument("--hub", action="store_true", help="replace the hub too, after the workers")
         parser.add_argument("--no-wait", action="store_true", help="return when it has begun")
     if command == "top":
         _top_options(parser)
@@ -172,7 +174,7 @@ def load(options: argparse.Namespace) -> Config:
 
 
 def _open_log(config: Config, process: str) -> None:
-    """Open the log as the configuration describes it; ``process`` is ``worker N`` or ``handler``."""
+    """Open the log as the configuration describes it; ``process`` is ``worker N``, ``handler`` or ``hub``."""
     try:
         log.configure(
             config.log_level(process.partition(" ")[0]),
@@ -212,7 +214,20 @@ def _handler(config: Config) -> int:
     return handler.main(config, child)
 
 
-def _reload(config: Config, *, handler: bool, wait: bool) -> int:
+def _hub(config: Config) -> int:
+    if not config.hub.store:
+        raise ConfigError(config.path, None, "there is no hub: write store=PATH in [hub]")
+    handover = Handover.take()
+    child = Child(handover)
+    config = handover.merge(config)
+    _open_log(config, "hub")
+    _start_alone(config, child, lambda config: exposures(config) + shipped_keys(config))
+    # By name: the packages of the proxy do not depend on the hub, which depends on them.
+    status: int = importlib.import_module("griphub.service").main(config, child)
+    return status
+
+
+def _reload(config: Config, kinds: Sequence[str], *, wait: bool) -> int:
     from gripproxy.cli.reload import NotRunning, send_request
     from gripproxy.runner.admin_socket import admin_socket_path
 
@@ -220,8 +235,7 @@ def _reload(config: Config, *, handler: bool, wait: bool) -> int:
         print(f"gripproxy: {text}", flush=True)
 
     try:
-        words = "reload handler" if handler else "reload"
-        failure = send_request(admin_socket_path(config), words, on_progress, wait=wait)
+        failure = send_request(admin_socket_path(config), " ".join(("reload", *kinds)), on_progress, wait=wait)
     except NotRunning as error:
         failure = str(error)
     if failure:
@@ -277,7 +291,10 @@ def _check(options: argparse.Namespace) -> int:
     return check.check(config, problems=problems, verbose=options.verbose)
 
 
-def _hub(options: argparse.Namespace) -> int:
+def _hub_command(options: argparse.Namespace) -> int:
+    """Run the hub, or one of the commands of a running one."""
+    if options.hub_command is None:
+        return _hub(load(options))
     from gripproxy.cli.hub import run_hub_command
 
     return run_hub_command(options)
@@ -297,10 +314,14 @@ _ENTRIES: Final[dict[str | None, Callable[[argparse.Namespace], int]]] = {
     None: lambda options: _run(load(options)),
     "worker": lambda options: _worker(load(options), options.number),
     "handler": lambda options: _handler(load(options)),
-    "reload": lambda options: _reload(load(options), handler=options.handler, wait=not options.no_wait),
+    "hub": _hub_command,
+    "reload": lambda options: _reload(
+        load(options),
+        [kind for kind in ("handler", "hub") if getattr(options, kind)],
+        wait=not options.no_wait,
+    ),
     "top": _top,
     "check": _check,
-    "hub": _hub,
 }
 """Entry point of each command with these options, which returns the exit status; None: no command."""
 
