@@ -57,10 +57,9 @@ class Feed:
         self._counters = counters
         self._loop = asyncio.get_running_loop()
         self._turn: asyncio.Handle | None = None
-        self._late: list[tuple[Published, Sequence[Draft]]] | None = None
-        """Publications that wait for older ones, which are read from the store; None if there are no such."""
         self._wanted = 0
-        """Id up to which a catch-up reads."""
+        """Id up to which events are read from the store, in place of those that are reported; 0 for none."""
+        self._reading = False
 
     def published(self, published: Published, drafts: Sequence[Draft]) -> None:
         """Take the outcome of a publication.
@@ -73,13 +72,11 @@ class Feed:
         counters.published += len(drafts)
         counters.published_bytes += sum([len(draft.data) for draft in drafts])
         counters.topics[published.topic] += len(drafts)
-        if self._late is not None:
-            self._late.append((published, drafts))
-        else:
-            self._pass_on(published, drafts)
-
-    def _pass_on(self, published: Published, drafts: Sequence[Draft]) -> None:
-        if not self._fanout.skip(published.topic, published.ids[-1]):
+        if self._wanted:
+            # Events before it are missing still: it is read with them.
+            self._wanted = max(self._wanted, published.ids[-1])
+            self._fanout.expect(published.ids[-1])
+        elif not self._fanout.skip(published.topic, published.ids[-1]):
             self.stored(published.topic, events_of(published, drafts))
 
     def stored(self, number: int, events: Sequence[Event]) -> None:
@@ -100,25 +97,25 @@ class Feed:
             read: returns stored events above an id, in order.
 
         Raises:
-            StoreError: they cannot be read now.
+            StoreError: they cannot be read now. Those that are reported from now on wait for the next call.
         """
         self._wanted = max(self._wanted, newest)
-        if self._late is not None:
+        self._fanout.expect(newest)
+        if self._reading:
             # The writer has ended again meanwhile: the catch-up under way goes on to the newer id.
             return
-        self._late = []
+        self._reading = True
         try:
-            while (after := self._fanout.stored) < self._wanted:
+            while (after := self._fanout.added) < self._wanted:
                 events = await read(after)
-                if not events:
-                    break
                 for (number, _), group in itertools.groupby(events, key=lambda pair: (pair[0], pair[1].version)):
                     self.stored(number, [event for _, event in group])
+                if not events:
+                    # The others were deleted meanwhile.
+                    self._fanout.pass_over(self._wanted)
+            self._wanted = 0
         finally:
-            late, self._late = self._late, None
-            for published, drafts in late:
-                if published.ids[-1] > self._fanout.stored:
-                    self._pass_on(published, drafts)
+            self._reading = False
 
     def _work(self) -> None:
         self._turn = self._loop.call_soon(self._work) if self._fanout.work() else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -76,6 +77,9 @@ class Answer:
     headers: list[tuple[str, str]] = field(default_factory=list)
 
 
+_ORIGIN: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://[^/?]*")
+"""Beginning of an absolute URI (RFC 9112 §3.2.2)."""
+
 _KNOWN: dict[bytes, Target] = {}
 _LINES: Final = {
     status: f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode() for status in map(int, HTTPStatus)
@@ -94,7 +98,8 @@ def target_of(raw: bytes) -> Target:
     known = _KNOWN.get(raw)
     if known is not None:
         return known
-    path, _, query = raw.partition(b"?")
+    path, _, query = (_ORIGIN.sub(b"", raw, 1) or b"/").partition(b"?")
+    path = path or b"/"
     if not path.startswith(b"/"):
         raise Problem(400, "bad-request", f"the target {raw[:80]!r} is no path: expected /topics and the like")
     try:
@@ -124,7 +129,7 @@ def answer_bytes(answer: Answer, *, keep_alive: bool, head: bool = False) -> byt
     """Return the bytes of a response.
 
     Args:
-        answer: what it says.
+        answer: the answer.
         keep_alive: whether the connection stays open.
         head: whether the body is left out (HEAD).
     """

@@ -29,6 +29,12 @@ HEAD_TIME: Final = 15.0
 BODY_TIME: Final = 60.0
 """Seconds without a byte in a body."""
 
+HEADERS_MAX: Final = 500
+"""Greatest number of a request's headers: short ones take far more memory than their bytes."""
+
+CLOSE_TIME: Final = 2.0
+"""Seconds for which a client may go on sending behind the last answer, which a socket with unread bytes may lose."""
+
 CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks of the deadlines of all connections."""
 
@@ -58,7 +64,7 @@ class Application(Protocol):
 
         Args:
             request: without body.
-            private: whether it came over a private socket.
+            private: whether it arrived through a private socket.
 
         Raises:
             Problem: it is refused.
@@ -144,12 +150,24 @@ class HubConnection(asyncio.Protocol):
         """Bytes behind the request that is carried out."""
         self._busy = False
         self._refused: Problem | None = None
+        self._closing = False
+        """True once the last answer was written: further bytes are dropped until the client closes."""
+        self._ended = False
+        """True once the client has ended its bytes."""
+        self._writing_paused = False
+        self._turn: asyncio.Handle | None = None
+        """Turn of the loop in which the pending bytes are read."""
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_size = 0
+        """Bytes of the target and the headers so far."""
+        self._unfinished = 0
+        """Bytes received since the parser reported more than a header; it keeps those of an incomplete one."""
         self._request: Request | None = None
-        self._parts: list[bytes] = []
+        """Request that is received or carried out; None while a head is received."""
+        self._body: bytes | bytearray = b""
         self._size = 0
+        """Bytes of the body of the request."""
         self._keep_alive = True
         self.deadline = float("inf")
         """Time of ``time_out``, in seconds of the loop's clock."""
@@ -171,40 +189,58 @@ class HubConnection(asyncio.Protocol):
         self._server.connections.discard(self)
         self._server.bodies -= self._size
         self._size = 0
+        self._body = self._pending = b""
         self._transport = None
+
+    def eof_received(self) -> bool:
+        """Return whether the connection stays open after the end of the client's bytes: for an answer under way."""
+        self._ended = True
+        return self._busy or bool(self._pending)
 
     def pause_writing(self) -> None:
         """Stop reading while the client does not read."""
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._writing_paused = True
+        self._stop()
 
     def resume_writing(self) -> None:
         """Read again."""
-        if self._transport is not None and not self._busy:
-            self._transport.resume_reading()
+        self._writing_paused = False
+        self._go_on()
 
     def data_received(self, data: bytes) -> None:
         """Parse ``data``; a further request waits for the answer to the one before."""
-        if self._busy:
+        if self._closing:
+            return
+        if self._busy or self._writing_paused or self._pending:
             self._pending += data
-            if self._transport is not None:
-                self._transport.pause_reading()
+            self._stop()
             return
         if self.deadline == float("inf"):
             self.deadline = self._server.loop.time() + HEAD_TIME
         elif self._request is not None:
             self.deadline = self._server.loop.time() + BODY_TIME
+        self._unfinished += len(data)
+        self._parse(data)
+        if self._unfinished > HEAD_MAX:
+            self._fail(_long_head())
+        if self._refused is not None and not self._busy:
+            self._refuse(self._refused)
+
+    def _parse(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # An unknown Upgrade is ignored (RFC 9110 §7.8); the bytes behind the head are not known any more.
-            if not self._busy:
-                self._refuse(Problem(400, "bad-request", f"the request cannot be upgraded: {upgrade}"))
+            # An unknown Upgrade is ignored (RFC 9110 §7.8): the next request follows.
+            self._pending += data[upgrade.args[0] :]
+            if self._pending:
+                self._stop()
+                self._go_on()
+        except httptools.HttpParserCallbackError:
+            log.exception("hub: a request was not read: target=%s", self._url)
+            self._busy = False
+            self._fail(Problem(500, "internal", "the hub has a fault, which is in its log"))
         except httptools.HttpParserError as error:
-            if self._refused is None and self._transport is not None:
-                self._refuse(Problem(400, "bad-request", f"the request is malformed: {error}"))
-        if self._refused is not None:
-            self._refuse(self._refused)
+            self._fail(Problem(400, "bad-request", f"the request is malformed: {error}"))
 
     # --- parser
 
@@ -213,6 +249,10 @@ class HubConnection(asyncio.Protocol):
         self._url = b""
         self._headers = []
         self._head_size = 0
+        self._unfinished = 0
+        if self._busy or self._writing_paused:
+            # Requests that arrived in one read, of which the first is not answered: proxies do not send them so.
+            self._fail(Problem(400, "bad-request", "a request must follow the answer to the one before"))
 
     def on_url(self, url: bytes) -> None:
         """Take a part of the target, ``url``."""
@@ -220,22 +260,37 @@ class HubConnection(asyncio.Protocol):
         self._grow(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
-        self._headers.append((name.lower(), value))
-        self._grow(len(name) + len(value))
+        """Take a header.
+
+        Args:
+            name: its name.
+            value: its value.
+        """
+        # Not of trailers, which come unchecked behind a body.
+        if self._refused is None and self._request is None:
+            self._headers.append((name.lower(), value))
+            self._grow(len(name) + len(value))
+            if len(self._headers) > HEADERS_MAX:
+                self._fail(Problem(431, "too-large", f"the request has more than {HEADERS_MAX} headers"))
 
     def _grow(self, size: int) -> None:
         self._head_size += size
         if self._head_size > HEAD_MAX:
-            self._fail(Problem(431, "too-large", f"the head of the request is longer than {HEAD_MAX} bytes"))
+            self._fail(_long_head())
 
     def on_headers_complete(self) -> None:
         """Check a head before its body is read."""
+        self._unfinished = 0
         if self._refused is not None:
             return
-        self._keep_alive = self._parser.should_keep_alive() and self._parser.get_http_version() == "1.1"
+        version = self._parser.get_http_version()
+        current = version == "1.1"
+        self._keep_alive = current and self._parser.should_keep_alive()
         try:
+            if not current and version != "1.0":
+                raise Problem(400, "bad-request", f"the version of HTTP is {version}: expected 1.1 or 1.0")
             request = Request(self._parser.get_method(), target_of(self._url), self._headers, b"", self._url)
+            self._request = request
             length = request.header(b"content-length")
             if length is not None and length.isdigit() and int(length) > self._server.limits.body:
                 raise _too_long(self._server.limits.body)
@@ -243,12 +298,12 @@ class HubConnection(asyncio.Protocol):
         except Problem as problem:
             self._fail(problem)
             return
-        self._request = request
-        if request.header(b"expect") is not None and self._transport is not None:
+        if current and self._transport is not None and (request.header(b"expect") or b"").lower() == b"100-continue":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
         """Take a part of the body, ``data``."""
+        self._unfinished = 0
         if self._refused is not None:
             return
         server = self._server
@@ -259,20 +314,22 @@ class HubConnection(asyncio.Protocol):
         elif server.bodies > server.limits.bodies:
             text = f"requests of {server.limits.bodies} bytes are under way: repeat it later"
             self._fail(Problem(503, "unavailable", text, headers=[("Retry-After", "1")]))
+        elif not self._body:
+            self._body = data
         else:
-            self._parts.append(data)
+            # Not a list: of chunks of a byte it would be many times as large as the body.
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += data
 
     def on_message_complete(self) -> None:
         """Carry out a request."""
+        self._unfinished = 0
         request = self._request
         if request is None or self._refused is not None or self._transport is None:
             return
-        if self._busy:
-            # Requests that arrived in one read: the proxy does not send them so.
-            self._fail(Problem(400, "bad-request", "a request must follow the answer to the one before"))
-            return
-        request.body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts = []
+        request.body = bytes(self._body)
+        self._body = b""
         self._busy = True
         self.deadline = float("inf")
         self._server.application.start(request, self)
@@ -301,16 +358,41 @@ class HubConnection(asyncio.Protocol):
         self._size = 0
         self._request = None
         self._busy = False
-        if transport is None:
+        if transport is None or transport.is_closing():
             return
         transport.write(data)
-        if not self._keep_alive or server.retiring or self._refused is not None:
-            transport.close()
+        if not self._keep_alive or server.retiring:
+            self._close()
+        elif self._refused is not None:
+            self._refuse(self._refused)
+        else:
+            self._go_on()
+
+    def _stop(self) -> None:
+        """Stop reading."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Read the next request, unless one is under way or the client does not read."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or self._busy or self._writing_paused or self._closing:
             return
         if self._pending:
-            pending, self._pending = self._pending, b""
+            # Reading stays stopped: bytes that a loop reads before its next turn would overtake these.
+            if self._turn is None:
+                self._turn = self._server.loop.call_soon(self._take_pending)
+        elif self._ended:
+            self._close()
+        else:
             transport.resume_reading()
-            server.loop.call_soon(self.data_received, pending)
+
+    def _take_pending(self) -> None:
+        self._turn = None
+        if self._transport is not None and not self._busy and not self._writing_paused:
+            pending, self._pending = self._pending, b""
+            self.data_received(pending)
+            self._go_on()
 
     @property
     def busy(self) -> bool:
@@ -323,13 +405,18 @@ class HubConnection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close the connection at once."""
+        """Close the connection without waiting for anything."""
         if self._transport is not None:
             self._transport.abort()
 
     def time_out(self) -> None:
-        """Refuse a request that does not arrive in time."""
-        self._refuse(Problem(408, "bad-request", "the request did not arrive in time"))
+        """Refuse a request that does not arrive in time, or end a connection that its client does not close."""
+        if not self._closing:
+            self._refuse(Problem(408, "bad-request", "the request did not arrive in time"))
+        elif self._transport is not None and self._transport.get_write_buffer_size():
+            self.deadline = self._server.loop.time() + CLOSE_TIME
+        else:
+            self.abort()
 
     def _fail(self, problem: Problem) -> None:
         """Refuse the request when the parser returns."""
@@ -338,16 +425,31 @@ class HubConnection(asyncio.Protocol):
 
     def _refuse(self, problem: Problem) -> None:
         """Answer an unread request, and close the connection."""
-        self.deadline = float("inf")
-        transport = self._transport
-        server = self._server
+        transport, server = self._transport, self._server
         server.bodies -= self._size
         self._size = 0
-        self._parts = []
-        if transport is not None and not transport.is_closing():
+        self._body = b""
+        if transport is not None and not transport.is_closing() and not self._closing:
             head = self._request is not None and self._request.method == b"HEAD"
             transport.write(answer_bytes(problem_answer(problem), keep_alive=False, head=head))
-            transport.close()
+            self._close()
+
+    def _close(self) -> None:
+        """End the answers; the connection is closed when the client has closed it, or after ``CLOSE_TIME``."""
+        transport = self._transport
+        self._closing = True
+        self._pending = b""
+        self.deadline = self._server.loop.time() + CLOSE_TIME
+        if transport is not None and not transport.is_closing():
+            if self._ended:
+                transport.close()
+            else:
+                transport.write_eof()
+                transport.resume_reading()
+
+
+def _long_head() -> Problem:
+    return Problem(431, "too-large", f"the head of the request is longer than {HEAD_MAX} bytes")
 
 
 def _too_long(limit: int) -> Problem:
