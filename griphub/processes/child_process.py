@@ -77,7 +77,10 @@ class ChildProcess(asyncio.Protocol):
             await self._loop.create_unix_connection(lambda: self, sock=ours)
         except BaseException:
             ours.close()
-            self.kill()
+            if self._process is not None:
+                self.kill()
+                self._process.wait()
+                self._finish()
             raise
 
     def _spawn(self, descriptor: int) -> subprocess.Popen[bytes]:
@@ -144,9 +147,15 @@ class ChildProcess(asyncio.Protocol):
         if status is None:
             self._loop.call_later(END_POLL, self._look)
             return
+        reason = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
+        if self._finish():
+            self._on_end(reason)
+
+    def _finish(self) -> bool:
+        """Note the end of the process; return False if it was noted before."""
         if self._kill_at is not None:
             self._kill_at.cancel()
-        reason = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
-        if not self._ended.done():
-            self._ended.set_result(None)
-        self._on_end(reason)
+        if self._ended.done():
+            return False
+        self._ended.set_result(None)
+        return True

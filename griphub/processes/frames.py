@@ -99,7 +99,9 @@ class FrameSocket:
         self._poll.register(sock, select.POLLIN)
         self._poll.register(wakeup, select.POLLIN)
         self.ended = False
-        """True once the hub has closed its end."""
+        """True once the hub sends no more."""
+        self._deaf = False
+        """True once the hub receives no more."""
 
     def receive(self, wait: float | None, size: int = RECEIVE) -> list[Any]:
         """Return the values that have arrived; wait for the first one.
@@ -152,7 +154,7 @@ class FrameSocket:
             FrameError: it is too large.
         """
         view = memoryview(frame(value))
-        while view and not self.ended:
+        while view and not self._deaf:
             try:
                 view = view[self._sock.send(view) :]
             except BlockingIOError:
@@ -160,8 +162,8 @@ class FrameSocket:
                 writable.register(self._sock, select.POLLOUT)
                 writable.poll()
             except ConnectionError:
-                # Its answers have no receiver; values that were received are carried out nevertheless.
-                return
+                # Answers have no receiver; values that were received are carried out nevertheless.
+                self._deaf = True
 
 
 def _drain(descriptor: int) -> None:

@@ -126,7 +126,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, arguments in channel.receive(None):
             try:
                 channel.send((ANSWER, methods[name](*arguments)))
-            except (sqlite3.Error, FrameError) as error:
+            except (sqlite3.Error, FrameError, ArithmeticError, ValueError, MemoryError) as error:
+                # Of a damaged file, or of a value that SQLite has no form for.
                 log.error("read failed: method=%s reason=%s", name, error)
                 channel.send((FAILED, f"{name}: {error}"))
     rows.close()

@@ -16,7 +16,7 @@ from typing import Any, Final
 from griphub.processes.child import ChildLog, child_arguments
 from griphub.processes.child_process import ChildProcess, pause_before
 from griphub.processes.frames import frame
-from griphub.processes.writer_process import ANSWER, APPEND, CALL, FAILED, OUTCOMES, READY, REFUSED, UNUSABLE
+from griphub.processes.writer_process import ANSWER, APPEND, CALL, FAILED, INVALID, OUTCOMES, READY, REFUSED, UNUSABLE
 from griphub.store.ballast import BALLAST_SIZE
 from griphub.store.errors import StoreBroken, StoreBusy, StoreError, StoreFull, StoreInUse, StoreProblem
 from griphub.store.interface import StoreState
@@ -65,6 +65,7 @@ class WriterOptions:
         sync: durability of a commit.
         ballast: bytes kept for the retention of a full disk; 0 for none.
         names_max: greatest number of remembered names of requests.
+        lock_wait: seconds to wait for the end of another writer: that of a hub that was killed finishes its work.
         waiting_max: greatest number of bytes without an answer.
         log: log of the process.
     """
@@ -72,6 +73,7 @@ class WriterOptions:
     sync: Sync = "full"
     ballast: int = BALLAST_SIZE
     names_max: int = NAMES_MAX
+    lock_wait: float = 5.0
     waiting_max: int = WAITING_MAX
     log: ChildLog = field(default_factory=ChildLog)
 
@@ -154,6 +156,7 @@ class WriterProcess:
         options = self._options
         arguments = child_arguments(self._path, options.log)
         arguments += ["--sync", options.sync, "--ballast", str(options.ballast), "--names-max", str(options.names_max)]
+        arguments += ["--lock-wait", str(options.lock_wait)]
         self._child = ChildProcess(MODULE, arguments, self._received, self._ended)
         self._began = self._loop.time()
         try:
@@ -186,6 +189,7 @@ class WriterProcess:
 
         Raises:
             StoreBusy: the process is being started again, or has too much waiting. ``done`` is not called.
+            ValueError: a text of the publication has no UTF-8.
         """
         if not self._working:
             raise StoreBusy("the writer of the store is being started again: repeat the request")
@@ -358,6 +362,8 @@ class WriterProcess:
                 self._done(StoreFull(value[2]))
         elif kind == REFUSED:
             self._finish(None, StoreFull(value[1]))
+        elif kind == INVALID:
+            self._finish(None, StoreError(value[1]))
         elif kind == READY:
             self._working = True
             if not self._ready.done():
@@ -395,6 +401,9 @@ class WriterProcess:
         self._batch, self._batch_size = [], 0
         name, text = self._unusable or ("", "")
         if not self._ready.done():
+            if self._stopped:
+                self._ready.cancel()
+                return
             if name:
                 error = (StoreInUse if name == "StoreInUse" else StoreProblem)(text)
             else:

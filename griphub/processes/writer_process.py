@@ -26,7 +26,19 @@ from griphub.store.sqlite_writer import NAMES_MAX, SqliteWriter
 from griphub.store.topic import Topic
 from gripproxy.process.log import log
 
-__all__ = ["ANSWER", "APPEND", "CALL", "FAILED", "OUTCOMES", "READY", "REFUSED", "UNUSABLE", "WriterLoop", "main"]
+__all__ = [
+    "ANSWER",
+    "APPEND",
+    "CALL",
+    "FAILED",
+    "INVALID",
+    "OUTCOMES",
+    "READY",
+    "REFUSED",
+    "UNUSABLE",
+    "WriterLoop",
+    "main",
+]
 
 APPEND: Final = 0
 CALL: Final = 1
@@ -37,10 +49,11 @@ OUTCOMES: Final = 1
 FAILED: Final = 2
 ANSWER: Final = 3
 REFUSED: Final = 4
-UNUSABLE: Final = 5
+INVALID: Final = 5
+UNUSABLE: Final = 6
 """Kinds of answers: ``(READY, state)`` first; ``(OUTCOMES, outcomes)``; ``(FAILED, number of publications, text)`` of a
-group that found no space; ``(ANSWER, result)``; ``(REFUSED, text)`` of a call that found none; ``(UNUSABLE, class of
-the error, text)`` last."""
+group that found no space; ``(ANSWER, result)``; ``(REFUSED, text)`` of a call that found none; ``(INVALID, text)`` of
+a call with wrong values; ``(UNUSABLE, class of the error, text)`` last."""
 
 GROUP_EVENTS: Final = 2000
 GROUP_BYTES: Final = 8 * 1024 * 1024
@@ -54,9 +67,6 @@ FULL_PAUSE: Final = 0.5
 
 DRAIN: Final = 1.0
 """Seconds for which a process that ends carries out commands that have arrived."""
-
-LOCK_WAIT: Final = 5.0
-"""Seconds for the end of a writer whose hub was killed."""
 
 _CHANGES_THAT_FREE: Final = frozenset({"delete_topic", "raise_floor", "delete_slice", "forget_names"})
 """Commands for which the ballast is released when the disk is full."""
@@ -181,6 +191,10 @@ class WriterLoop:
             return
         except sqlite3.Error as error:
             raise StoreBroken(f"{name}: {error}") from error
+        except (ArithmeticError, ValueError, TypeError) as error:
+            # A value that SQLite has no form for: nothing was changed.
+            self._channel.send((INVALID, f"{name}: {error}"))
+            return
         self._channel.send((ANSWER, result))
         self._checkpoints.committed(0)
 
@@ -247,6 +261,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = child_parser()
     parser.add_argument("--sync", choices=["full", "normal", "off"], default="full")
     parser.add_argument("--ballast", type=int, default=BALLAST_SIZE)
+    parser.add_argument("--lock-wait", type=float, default=0.0)
     parser.add_argument("--names-max", type=int, default=NAMES_MAX)
     return parser.parse_args(argv)
 
@@ -264,7 +279,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     child = Child(options, "hub writer")
     channel = child.channel
     try:
-        writer = SqliteWriter(options.store, options.sync, options.ballast, options.names_max, lock_wait=LOCK_WAIT)
+        writer = SqliteWriter(
+            options.store, options.sync, options.ballast, options.names_max, lock_wait=options.lock_wait
+        )
         checkpoints = Checkpointer(options.store, options.sync, child.wake)
     except StoreProblem as error:
         channel.send((UNUSABLE, type(error).__name__, str(error)))

@@ -36,7 +36,7 @@ class Draft:
 
 def size_of(event: Draft | Event) -> int:
     """Return the bytes that an ``event`` counts for in the bounds of its topic."""
-    size = len(event.data) + len(event.content_type)
+    size = len(event.data) + len(event.content_type.encode())
     if event.key is not None:
         size += len(event.key.encode())
     if event.attributes:

@@ -79,8 +79,17 @@ def plain_draft(draft: Draft) -> PlainDraft:
 
 
 def plain_publication(publication: Publication) -> PlainPublication:
-    """Return the plain form of a ``publication``."""
+    """Return the plain form of a publication.
+
+    Args:
+        publication: the publication.
+
+    Raises:
+        ValueError: a text of it has no UTF-8, so that no commit with it would succeed.
+    """
     condition, name = publication.condition, publication.idempotency
+    if name is not None:
+        (name.scope + name.key + name.owner).encode()
     return (
         publication.topic,
         [plain_draft(draft) for draft in publication.drafts],

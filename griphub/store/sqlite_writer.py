@@ -191,7 +191,8 @@ class SqliteWriter:
             if free <= SPARE_PAGES:
                 return False
             pages = min(VACUUM_PAGES, free - SPARE_PAGES)
-            self._connection.execute(f"pragma incremental_vacuum({pages})").fetchall()
+            # One step of the statement releases one page, and ``execute`` makes only one.
+            self._connection.executescript(f"pragma incremental_vacuum({pages})")
         except sqlite3.Error as error:
             raise self._failed(error) from error
         return bool(free - pages > SPARE_PAGES)
@@ -500,6 +501,9 @@ class SqliteWriter:
             connection.execute("commit")
         except sqlite3.Error as error:
             raise self._failed(error) from error
+        except BaseException:
+            self._failed(None)
+            raise
         return counts[0]
 
     def _failed(self, error: sqlite3.Error | None) -> StoreError:
