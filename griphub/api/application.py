@@ -1,4 +1,4 @@
-"""Application of the hub: finds what a request asks for, checks the caller's rights, and carries it out."""
+"""Application of the hub: finds the part for a request, checks the caller's rights, and carries it out."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class HubApplication:
             answer = store_failure(error)
         reply(answer)
 
-    # --- what is asked for
+    # --- paths
 
     def _begin(self, request: Request, reply: Reply) -> Coroutine[Any, Any, Answer] | None:
         """Return the work for a request; None if ``reply`` is called by the commit."""
@@ -201,6 +201,7 @@ class HubApplication:
                 return self._key(request, name, key, rights, reply)
             case ("revoke",):
                 self._method(request, b"POST")
+                nothing_else(request.target.query)
                 self._may(rights, "admin", name)
                 return self._topics.revoke(name)
         raise Problem(404, "not-found", "there is no such path under a topic: see /openapi.json")
