@@ -62,6 +62,11 @@ class HubApi:
         self.hub = hub
         self._path = path
 
+    @property
+    def path(self) -> str:
+        """Return the path of the hub's socket."""
+        return self._path
+
     async def request(
         self,
         method: str,
