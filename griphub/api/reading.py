@@ -237,9 +237,10 @@ class Reading:
             raise
 
     def _link_place(self, request: Request, capability: Capability, topic: Topic) -> tuple[int, bool]:
+        if capability.position is not None:
+            # The next page of a replay. In Grip-Last the proxy names the place at which the replay began.
+            return capability.position, False
         positions = self.positions(request, topic)
-        if positions is not None:
-            return self.place(positions[1], topic), True
-        if capability.position is None:
+        if positions is None:
             raise Problem(400, "bad-request", "a shared link needs Grip-Last: only a GRIP proxy may follow it")
-        return capability.position, False
+        return self.place(positions[1], topic), True

@@ -96,8 +96,8 @@ class WebSockets:
         context = self._context
         owner = owner_key(rights.owner)
         meta = request.header(_PLACE)
-        named = self._reading.positions(request, topic)
-        if named is None and meta and not opening:
+        if meta and not opening:
+            # The next part of a replay. In Grip-Last the proxy names the place at which the replay began.
             after, position = self._reading.place(meta.decode("utf-8", "replace"), topic), False
         else:
             after, position = await self._reading.start(request, query, topic, owner)

@@ -63,9 +63,19 @@ async def poll(session: aiohttp.ClientSession, url: str, seen: list[int], last: 
         after = page["cursor"]
 
 
-async def listen(session: aiohttp.ClientSession, url: str, seen: list[int]) -> None:
+async def opened(session: aiohttp.ClientSession, url: str) -> aiohttp.ClientWebSocketResponse:
+    """Open a WebSocket; an opening that the end of the hub meets halfway is answered 503, and tried again."""
+    while True:
+        try:
+            return await session.ws_connect(url)
+        except aiohttp.WSServerHandshakeError as error:
+            if error.status != 503:
+                raise
+
+
+async def listen(session: aiohttp.ClientSession, url: str, seen: list[int], *, again: bool = True) -> None:
     """Collect ids by a WebSocket."""
-    async with session.ws_connect(url) as socket:
+    async with await (opened(session, url) if again else session.ws_connect(url)) as socket:
         while True:
             seen.append(int(json.loads(await socket.receive_str())["id"]))
 
@@ -83,7 +93,7 @@ class Crowd:
         self.lists: list[list[int]] = []
 
     async def _follow(self, url: str, headers: dict[str, str], key: str | None) -> None:
-        async with following(self._session, url, headers) as stream:
+        async with following(self._session, url, headers, again=True) as stream:
             self.streams.append((stream, key))
             await self._last.wait()
 
@@ -184,7 +194,7 @@ async def opened_meanwhile(site: HubSite) -> None:
                     group.create_task(follow())
                 else:
                     sockets.append([])
-                    task = group.create_task(listen(session, url, sockets[-1]))
+                    task = group.create_task(listen(session, url, sockets[-1], again=False))
                     done_task = group.create_task(done.wait())
                     done_task.add_done_callback(lambda _, task=task: task.cancel())  # type: ignore[misc]
             await publisher.publish(1, ["a"])

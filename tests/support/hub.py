@@ -203,11 +203,16 @@ class Stream:
 
 @contextlib.asynccontextmanager
 async def following(
-    session: aiohttp.ClientSession, url: str, headers: Mapping[str, str] | None = None
+    session: aiohttp.ClientSession, url: str, headers: Mapping[str, str] | None = None, *, again: bool = False
 ) -> AsyncIterator[Stream]:
-    """Follow a URL for the time of the block."""
+    """Follow a URL for the time of the block; ``again``: ask again after 503."""
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=PATIENCE)
-    async with session.get(url, headers=headers or {"Accept": "text/event-stream"}, timeout=timeout) as response:
+    headers = headers or {"Accept": "text/event-stream"}
+    response = await session.get(url, headers=headers, timeout=timeout)
+    while again and response.status == 503:
+        response.close()
+        response = await session.get(url, headers=headers, timeout=timeout)
+    async with response:
         assert response.status == 200, await response.text()
         stream = Stream(response)
         reading: Awaitable[None] = asyncio.ensure_future(stream.read())

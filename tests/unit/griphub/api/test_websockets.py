@@ -55,7 +55,9 @@ def test_a_long_replay_is_asked_for_part_by_part() -> None:
         while answer.headers.get("more-events") == "true":
             assert len(answer.body) < 1_000_000
             seen += [json.loads(event.content or b"")["cursor"] for event in events if event.type == b"TEXT"]
-            answer, events = await ask(hub, "/topics/t/events", Meta_Hub_Place=answer.headers["set-meta-hub-place"])
+            place = answer.headers["set-meta-hub-place"]
+            last = f"hub/1/ws/; last-id={cursors[0]}"
+            answer, events = await ask(hub, "/topics/t/events", Meta_Hub_Place=place, Grip_Last=last)
             parts += 1
         seen += [json.loads(event.content or b"")["cursor"] for event in events[:-1]]
         assert answer.headers["set-meta-hub-place"] == ""
