@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "top": "show live what happens, from the stats socket, Pushpin's too",
     "check": "check the configuration and the routes, and print what each route does",
     "hub": "run the hub by itself; hub topics, publish, read, follow: work with a running one",
+    "hub-store": "check, vacuum, back up, restore, export or import the store of the hub",
 }
 
 USAGE_ERROR: Final = 2
@@ -342,6 +343,10 @@ def _main(argv: Sequence[str] | None) -> int:
         from gripproxy.cli import publish
 
         return publish.main(rest)
+    if command == "hub-store":
+        from gripproxy.cli import hub_store
+
+        return hub_store.main(rest)
     parser = _main_parser() if command is None else _command_parser(command)
     options = parser.parse_args(rest)
     try:
