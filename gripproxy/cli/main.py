@@ -7,6 +7,7 @@ configuration cannot be used (one message on standard error, no traceback).
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ __all__ = ["main"]
 COMMANDS: Final = {
     "worker": "run one worker by itself, under another supervisor",
     "handler": "run the handler by itself, under another supervisor",
+    "hub": "run the hub by itself, under another supervisor",
     "publish": "publish messages, as pushpin-publish does",
     "reload": "replace the processes of the running service, without losing a client",
     "top": "show live what happens, from the stats socket, Pushpin's too",
@@ -105,6 +107,7 @@ def _command_parser(command: str) -> argparse.ArgumentParser:
         )
     if command == "reload":
         parser.add_argument("--handler", action="store_true", help="replace the handler too, after the workers")
+        parser.add_argument("--hub", action="store_true", help="replace the hub too, after the workers")
         parser.add_argument("--no-wait", action="store_true", help="return when it has begun")
     if command == "top":
         _top_options(parser)
@@ -167,7 +170,7 @@ def load(options: argparse.Namespace) -> Config:
 
 
 def _open_log(config: Config, process: str) -> None:
-    """Open the log as the configuration describes it; ``process`` is ``worker N`` or ``handler``."""
+    """Open the log as the configuration describes it; ``process`` is ``worker N``, ``handler`` or ``hub``."""
     try:
         log.configure(
             config.log_level(process.partition(" ")[0]),
@@ -207,7 +210,20 @@ def _handler(config: Config) -> int:
     return handler.main(config, child)
 
 
-def _reload(config: Config, *, handler: bool, wait: bool) -> int:
+def _hub(config: Config) -> int:
+    if not config.hub.store:
+        raise ConfigError(config.path, None, "there is no hub: write store=PATH in [hub]")
+    handover = Handover.take()
+    child = Child(handover)
+    config = handover.merge(config)
+    _open_log(config, "hub")
+    _start_alone(config, child, lambda config: exposures(config) + shipped_keys(config))
+    # By name: the packages of the proxy do not depend on the hub, which depends on them.
+    status: int = importlib.import_module("griphub.service").main(config, child)
+    return status
+
+
+def _reload(config: Config, kinds: Sequence[str], *, wait: bool) -> int:
     from gripproxy.cli.reload import NotRunning, send_request
     from gripproxy.runner.admin_socket import admin_socket_path
 
@@ -215,8 +231,7 @@ def _reload(config: Config, *, handler: bool, wait: bool) -> int:
         print(f"gripproxy: {text}", flush=True)
 
     try:
-        words = "reload handler" if handler else "reload"
-        failure = send_request(admin_socket_path(config), words, on_progress, wait=wait)
+        failure = send_request(admin_socket_path(config), " ".join(("reload", *kinds)), on_progress, wait=wait)
     except NotRunning as error:
         failure = str(error)
     if failure:
@@ -286,7 +301,12 @@ _ENTRIES: Final[dict[str | None, Callable[[argparse.Namespace], int]]] = {
     None: lambda options: _run(load(options)),
     "worker": lambda options: _worker(load(options), options.number),
     "handler": lambda options: _handler(load(options)),
-    "reload": lambda options: _reload(load(options), handler=options.handler, wait=not options.no_wait),
+    "hub": lambda options: _hub(load(options)),
+    "reload": lambda options: _reload(
+        load(options),
+        [kind for kind in ("handler", "hub") if getattr(options, kind)],
+        wait=not options.no_wait,
+    ),
     "top": _top,
     "check": _check,
 }

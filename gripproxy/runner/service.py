@@ -20,9 +20,13 @@ HANDLER_STOP: Final = 6.0
 """Seconds the handler has to stop: it finishes the requests of publishers and passes its items to the workers, each for
 a bounded time (FINISH_TIME and PASS_TIME there); without any of these it needs milliseconds."""
 
+HUB_STOP: Final = 6.0
+"""Seconds the hub has to stop: it finishes requests and passes its items to the handler, for 3 s at most, and closes
+its store, which writes what the last commits have changed to the disk."""
+
 Command = Callable[[str, int, Sequence[str]], list[str]]
-"""Returns the command line of a child, from its kind (worker, handler), its number (0: it has none) and the options of
-the configuration."""
+"""Returns the command line of a child, from its kind (worker, handler, hub), its number (0: it has none) and the
+options of the configuration."""
 
 
 class Replacement(enum.Enum):
@@ -93,8 +97,9 @@ def services_of(config: Config, argv: Sequence[str], command: Command = default_
             "handler",
             lambda _: command("handler", 0, argv),
             count=int("handler" in configured),
-            # It serves the last subscriptions and counts of the workers, so it stops when they have ended.
-            stop_order=1,
+            # It serves the last subscriptions and counts of the workers and the last items of the hub, so it stops when
+            # they have ended.
+            stop_order=2,
             stop_time=HANDLER_STOP,
             replacement=Replacement.EXCLUSIVE,
         ),
@@ -106,5 +111,15 @@ def services_of(config: Config, argv: Sequence[str], command: Command = default_
             replacement=Replacement.OVERLAPPING,
             listens=True,
             routes=True,
+        ),
+        Service(
+            "hub",
+            lambda _: command("hub", 0, argv),
+            count=int("hub" in configured),
+            # Workers finish their clients' requests, which may be to the hub, so it stops when they have ended; the
+            # handler still takes its items then.
+            stop_order=1,
+            stop_time=HUB_STOP,
+            replacement=Replacement.EXCLUSIVE,
         ),
     ]
