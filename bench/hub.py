@@ -133,6 +133,7 @@ def _run(given: argparse.Namespace) -> int:
             for key in keys:
                 PARTS[key](bench)
         finally:
+            bench.close()
             tempfile.tempdir = None
             text = _write(out, about, bench.parts)
     print(f"\n{text}\n{out}, {out.with_suffix('.md').name}")

@@ -39,7 +39,9 @@ class Scale:
         rounds: deliveries to all of them, one at a time.
         held: followers whose memory is measured.
         retained: events that the topic with retention keeps.
+        settle: greatest wait for the memory to change no more, in seconds.
         peers: whether peers are measured.
+        keep: whether all rows have the same running service, instead of a fresh one each.
     """
 
     seconds: float = 5.0
@@ -51,12 +53,24 @@ class Scale:
     rounds: int = 20
     held: int = 5000
     retained: int = 20_000
+    settle: float = 3.0
     peers: bool = True
+    keep: bool = False
 
 
 FULL = Scale()
 SMOKE = Scale(
-    seconds=0.4, disk=0.1, events=5000, rate=200, followers=100, rounds=3, held=100, retained=1000, peers=False
+    seconds=0.3,
+    disk=0.1,
+    events=5000,
+    rate=200,
+    followers=100,
+    rounds=3,
+    held=100,
+    retained=1000,
+    settle=0.5,
+    peers=False,
+    keep=True,
 )
 
 BATCH = 100
@@ -143,12 +157,20 @@ class Bench:
 
     @contextlib.contextmanager
     def site(self) -> Iterator[HubProxy]:
-        """The service with an empty store, ended afterwards."""
+        """The service: with an empty store, and ended afterwards, unless it is kept."""
+        kept = False
         try:
-            self._site.start(Wish())
+            if self._site.wish is None:
+                self._site.start(Wish())
             yield self._site
+            kept = self.scale.keep
         finally:
-            self._site.stop()
+            if not kept:
+                self._site.stop()
+
+    def close(self) -> None:
+        """End the service, if it was kept."""
+        self._site.stop()
 
     @contextlib.contextmanager
     def peer(self, kind: type[Peer]) -> Iterator[Peer]:
@@ -312,8 +334,9 @@ def deliveries(bench: Bench) -> None:
     for hub in (False, True):
         name = "event of the hub" if hub else "plain item, by HTTP"
         with bench.measuring(name), bench.site() as site, contextlib.ExitStack() as stack:
-            crowd = stack.enter_context(contextlib.closing(_crowd(site, hub=hub)))
-            send = _sender(site, stack, hub=hub)
+            path = site.topic("followed") if hub else ""
+            crowd = stack.enter_context(contextlib.closing(_crowd(site, path)))
+            send = _sender(site, stack, path)
             crowd.open(scale.followers, window=WINDOW)
             last, p50 = _last_deliveries(crowd, scale.rounds, send)
             medians[hub] = statistics.median(last)
@@ -322,20 +345,19 @@ def deliveries(bench: Bench) -> None:
             bench.row(name, dict(zip(columns, values, strict=True)), note)
 
 
-def _crowd(site: HubProxy, *, hub: bool) -> Crowd:
-    """Return clients to be: followers of a new topic, or plain streams of one channel."""
-    if not hub:
+def _crowd(site: HubProxy, path: str) -> Crowd:
+    """Return clients to be: followers of a topic, or without a path plain streams of one channel."""
+    if not path:
         return site.crowd("stream")
-    path = site.topic("followed")
     return Crowd(site.programs, site.port, "stream", PREFIX + path, headers=SSE)
 
 
-def _sender(site: HubProxy, stack: contextlib.ExitStack, *, hub: bool) -> Callable[[], int]:
-    """Return a function that publishes one event or one plain item, and returns the time at which it began."""
-    if hub:
-        poster = site.poster("/topics/followed/events", ITEM.encode(), connections=1)
+def _sender(site: HubProxy, stack: contextlib.ExitStack, path: str) -> Callable[[], int]:
+    """Return a function that publishes one event, or without a path a plain item, and returns the time of its start."""
+    if path:
+        poster = site.poster(path, ITEM.encode(), connections=1)
         stack.callback(poster.close)
-        return lambda: poster.post(1).start
+        return lambda: _checked(poster.post(1)).start
     publisher = site.publisher("stream", way="http")
     stack.callback(publisher.close)
     return lambda: publisher.send(1).start
@@ -371,13 +393,14 @@ def memory(bench: Bench) -> None:
     for hub in (False, True):
         name = "follower of a topic" if hub else "plain stream"
         with bench.measuring(name), bench.site() as site:
-            with contextlib.closing(_crowd(site, hub=hub)) as crowd:
+            path = site.topic("held") if hub else ""
+            with contextlib.closing(_crowd(site, path)) as crowd:
                 crowd.open(20, window=WINDOW)
-            settled(site.memory)
+            settled(site.memory, most=scale.settle)
             before = site.memory_by_role()
-            with contextlib.closing(_crowd(site, hub=hub)) as crowd:
+            with contextlib.closing(_crowd(site, path)) as crowd:
                 crowd.open(scale.held, window=WINDOW)
-                settled(site.memory)
+                settled(site.memory, most=scale.settle)
                 after = site.memory_by_role()
                 held = crowd.held
             grown = {key: (after[key] - before.get(key, 0)) / held for key in after}

@@ -30,6 +30,10 @@ class HubProxy(GripProxy):
 
     name = "hub"
 
+    def __init__(self, programs: pathlib.Path) -> None:
+        super().__init__(programs)
+        self._topics = 0
+
     def commands(self, wish: Wish) -> list[list[str]]:
         """Write the configuration, and return the commands to start.
 
@@ -71,15 +75,17 @@ class HubProxy(GripProxy):
         raise BenchError(f"the hub has no socket in {self.folder}")
 
     def topic(self, name: str, *, events: int | None = None) -> str:
-        """Make a topic, and return the path of its events behind the prefix.
+        """Make a new topic, and return the path of its events behind the prefix.
 
         Args:
-            name: of the topic.
+            name: first part of its name.
             events: how many are retained; None for all.
 
         Raises:
             BenchError: the hub refuses it.
         """
+        self._topics += 1
+        name = f"{name}-{self._topics}"
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         with contextlib.closing(connection):
             body = json.dumps({"retention": {"events": events}} if events else {})

@@ -129,11 +129,12 @@ static void event(int i) {
     if (c->busy) {
         answered++;
         if (c->length < 12 || c->answer[9] != '2') {
-            if (!refused++) fprintf(stderr, "the first refused: %.400s\n", c->answer);
+            if (!refused++) fprintf(stderr, "the first refused: %.400s\n", c->length ? c->answer : "closed without an answer");
         } else histogram[bucket(now() - c->due)]++;
         c->busy = 0;
         idle[idle_count++] = i;
     }
+    c->length = 0;
     if (done == 2) close(c->fd), open_one(i);
 }
 
@@ -148,8 +149,12 @@ static void report(uint64_t sent, uint64_t start, uint64_t end) {
 }
 
 static void run(uint64_t wanted, double rate, uint64_t most) {
-    uint64_t start = now(), until = start + most, sent = 0, t;
     struct epoll_event events[CONNECTIONS];
+    int n;
+    /* A server closes a connection that was idle for long: it is opened again before it is used. */
+    while ((n = epoll_wait(queue, events, CONNECTIONS, 0)) > 0)
+        for (int i = 0; i < n; i++) event((int)events[i].data.u64);
+    uint64_t start = now(), until = start + most, sent = 0, t;
     answered = refused = 0;
     memset(histogram, 0, sizeof histogram);
     while ((t = now()) < until + PATIENCE) {
@@ -167,7 +172,7 @@ static void run(uint64_t wanted, double rate, uint64_t most) {
             pause = next > t ? (struct timespec){.tv_sec = (time_t)((next - t) / 1000000000u), .tv_nsec = (long)((next - t) % 1000000000u)}
                              : (struct timespec){0};
         }
-        int n = epoll_pwait2(queue, events, CONNECTIONS, &pause, 0);
+        n = epoll_pwait2(queue, events, CONNECTIONS, &pause, 0);
         for (int i = 0; i < n; i++) event((int)events[i].data.u64);
     }
     report(sent, start, now());

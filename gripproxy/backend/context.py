@@ -95,7 +95,7 @@ class BackendContext:
         self.turns = turns
 
     def bounds_of(self, route: Route) -> Bounds:
-        """Return the bounds of what backends of a route may write, with the channels that they may not use.
+        """Return the bounds of the instructs of a route's backends, with the channels that these may not use.
 
         Args:
             route: The route.

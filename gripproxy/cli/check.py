@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import ssl
+import stat
 import sys
-from collections.abc import Sequence
-from typing import TextIO
+from collections.abc import Iterator, Sequence
+from typing import Final, TextIO
 
 from gripproxy.cli.footprint import footprints
 from gripproxy.config import Config, ConfigError, parse_address
 from gripproxy.config.exposure import SHIPPED_KEY, exposures, is_shipped, open_to_users, shipped_keys
+from gripproxy.process.hub_sockets import hub_socket
 from gripproxy.process.tls import CertificateError, Certificates
 from gripproxy.routing.route import Route, Target
 from gripproxy.routing.routes_file import Routes, RoutesFile
@@ -24,6 +27,9 @@ from gripproxy.routing.table import RouteTable
 from gripproxy.runner.service import services_of
 
 __all__ = ["check", "describe"]
+
+STORE_MAGIC: Final = b"SQLite format 3\0"
+"""First bytes of an event store (https://www.sqlite.org/fileformat.html, section 1.3)."""
 
 
 def describe(route: Route) -> str:
@@ -92,6 +98,7 @@ def _changes(route: Route) -> str:
         (route.aco, "automatic CORS"),
         (route.no_grip, "plain proxying, no GRIP"),
         (route.debug, "debug responses"),
+        (route.reserved, "reserved channels allowed"),
     )
     changes += [text for flag, text in flags if flag]
     if route.log_level is not None:
@@ -184,7 +191,12 @@ def _listening(config: Config) -> list[str]:
         lines.append(f"commands: ZeroMQ REP {handler.command_spec}")
     if handler.stats_spec:
         lines.append(f"stats: ZeroMQ PUB {handler.stats_spec}")
-    metrics = (handler.prometheus_port, config.proxy.prometheus_port)
+    metrics = [handler.prometheus_port, config.proxy.prometheus_port]
+    if "hub" in config.services:
+        metrics.append(config.hub.prometheus_port)
+        lines.append(f"hub: store {config.hub.store}, channels begin with {config.hub.prefix}")
+        if config.hub.listen:
+            lines.append(f"hub: http port {config.hub.listen} for another GRIP proxy")
     lines += [f"metrics: {address}" for address in metrics if address]
     counts = sorted((service.kind, service.count) for service in services_of(config, ()) if service.count)
     lines.append("processes: " + ", ".join(f"{count} {kind}" for kind, count in counts))
@@ -222,7 +234,7 @@ def _findings(config: Config, routes: tuple[Route, ...], path: str | None) -> li
             Certificates(config.certs_dir, port)
         except CertificateError as error:
             found.append(f"https port {port}: {error}")
-    found += _clashes(config)
+    found += _clashes(config) + _hub_findings(config, routes)
     if handler.control_tls_cert:
         trouble = _pair(handler.control_tls_cert, handler.control_tls_key)
         if trouble:
@@ -237,6 +249,39 @@ def _findings(config: Config, routes: tuple[Route, ...], path: str | None) -> li
     return found
 
 
+def _hub_findings(config: Config, routes: tuple[Route, ...]) -> list[str]:
+    """Return obstacles to the hub that its process would find at its start, and whether clients reach it."""
+    if "hub" not in config.services:
+        return []
+    found, path = [], pathlib.Path(config.hub.store)
+    if not path.parent.is_dir():
+        found.append(f"store: directory {path.parent} does not exist: make it, writable for the user of the service")
+    elif not os.access(path.parent, os.W_OK | os.X_OK):
+        found.append(f"store: directory {path.parent} is not writable for this user: the store has files beside it")
+    else:
+        found += [f"store: {path} {reason}" for reason in _store_faults(path)]
+    if not config.hub.listen and not any(target.path == hub_socket(config) for r in routes for target in r.targets):
+        found.append("no route leads to the hub: write a line like '*,path_beg=/hub/ hub', or listen=PORT in [hub]")
+    return found
+
+
+def _store_faults(path: pathlib.Path) -> Iterator[str]:
+    """Yield the reason why a file in place of the store cannot be one; none if there is no file yet."""
+    try:
+        # Without O_NONBLOCK the open of a FIFO waits for a writer, without a limit.
+        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield f"cannot be opened for writing: {error.strerror}"
+        return
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            yield "must be a regular file"
+        elif (begin := file.read(len(STORE_MAGIC))) and begin != STORE_MAGIC:
+            yield "is no event store: name another file, which is made at the start"
+
+
 def _clashes(config: Config) -> list[str]:
     """Return the TCP ports that two keys want on the same or on all addresses."""
     wanted: list[tuple[str, str, int]] = []
@@ -245,6 +290,8 @@ def _clashes(config: Config) -> list[str]:
     handler = config.handler
     if handler.push_in_http_port:
         wanted.append(("push_in_http_port", handler.push_in_http_addr, handler.push_in_http_port))
+    if "hub" in config.services and config.hub.listen:
+        wanted.append(("listen", *parse_address(config.hub.listen)))
     specs = [("push_in_spec", handler.push_in_spec), ("command_spec", handler.command_spec)]
     specs.append(("stats_spec", handler.stats_spec))
     if not handler.push_in_sub_connect:

@@ -20,13 +20,13 @@ HANDLER_STOP: Final = 6.0
 """Seconds the handler has to stop: it finishes the requests of publishers and passes its items to the workers, each for
 a bounded time (FINISH_TIME and PASS_TIME there); without any of these it needs milliseconds."""
 
-HUB_STOP: Final = 10.0
+HUB_STOP: Final = 6.0
 """Seconds the hub has to stop: it finishes requests and passes its items to the handler, for 3 s at most, and closes
 its store, which writes what the last commits have changed to the disk."""
 
 Command = Callable[[str, int, Sequence[str]], list[str]]
-"""Returns the command line of a child, from its kind (worker, handler, hub), its number (0: it has none) and the options of
-the configuration."""
+"""Returns the command line of a child, from its kind (worker, handler, hub), its number (0: it has none) and the
+options of the configuration."""
 
 
 class Replacement(enum.Enum):

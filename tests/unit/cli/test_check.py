@@ -16,6 +16,7 @@ from gripproxy.cli.check import check, describe
 from gripproxy.cli.footprint import footprints
 from gripproxy.config import Overrides, load_config, survey_config
 from gripproxy.routing.grammar import parse_routes
+from gripproxy.routing.route import RouteScope
 
 
 class Setup:
@@ -95,6 +96,13 @@ class TestDescribe:
     def test_line(self, line: str, text: str) -> None:
         (route,) = parse_routes(line, "r")[0].routes
         assert describe(route) == text
+
+    def test_the_hub(self) -> None:
+        (route,) = parse_routes("*,path_beg=/x/ hub", "r", scope=RouteScope(b"hub/", "/r/hub"))[0].routes
+        assert describe(route) == (
+            "requests for any other host under /x/ -> http on the socket /r/hub (WebSockets over HTTP); "
+            "path /x/x becomes /x; reserved channels allowed"
+        )
 
     def test_keys_are_not_shown(self) -> None:
         (route,) = parse_routes("*,sig_key=secret test", "r")[0].routes
@@ -325,3 +333,57 @@ class TestCheck:
 
     def test_one_event_alone(self, setup: Setup) -> None:
         assert setup.warnings(routes="* a:1,one_event") == ["routes:1: one_event does nothing without over_http"]
+
+
+class TestHub:
+    CONF = "[runner]\nhttp_port=1\n[hub]\nhub_anonymous=all\n"
+    ROUTES = "*,path_beg=/hub/ hub\n* test\n"
+
+    def test_good(self, setup: Setup) -> None:
+        (setup.directory / "hub.db").write_bytes(b"SQLite format 3\0" + bytes(84))
+        extra = "store=hub.db\nlisten=127.0.0.1:7\nprometheus_port=127.0.0.1:9"
+        status, lines = setup.check("[proxy]\nsig_key=secret\n" + self.CONF + extra, self.ROUTES)
+        assert (status, lines[-1]) == (0, "ok")
+        assert "  hub: store hub.db, channels begin with hub/" in lines
+        assert "  hub: http port 127.0.0.1:7 for another GRIP proxy" in lines
+        assert "  metrics: 127.0.0.1:9" in lines
+        assert any(line.endswith(" worker") and " 1 hub," in line for line in lines if "processes: " in line)
+
+    def test_a_store_that_is_still_to_be_made(self, setup: Setup) -> None:
+        assert setup.warnings(self.CONF + "store=hub.db", self.ROUTES) == []
+        (setup.directory / "hub.db").touch()
+        assert setup.warnings(self.CONF + "store=hub.db", self.ROUTES) == []
+
+    def test_a_file_that_is_no_store(self, setup: Setup) -> None:
+        (setup.directory / "hub.db").write_text("SQL")
+        (found,) = setup.warnings(self.CONF + "store=hub.db", self.ROUTES)
+        assert found == "store: hub.db is no event store: name another file, which is made at the start"
+
+    def test_a_directory_and_a_fifo_are_no_store(self, setup: Setup) -> None:
+        (setup.directory / "d").mkdir()
+        os.mkfifo(setup.directory / "f")
+        (found,) = setup.warnings(self.CONF + "store=d", self.ROUTES)
+        assert found == "store: d cannot be opened for writing: Is a directory"
+        (found,) = setup.warnings(self.CONF + "store=f", self.ROUTES)
+        assert found == "store: f must be a regular file"
+
+    def test_a_directory_that_is_not_there(self, setup: Setup) -> None:
+        (found,) = setup.warnings(self.CONF + "store=none/hub.db", self.ROUTES)
+        assert found == "store: directory none does not exist: make it, writable for the user of the service"
+
+    def test_a_directory_that_is_not_writable(self, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(os, "access", lambda path, mode: False)
+        (found,) = setup.warnings(self.CONF + "store=hub.db", self.ROUTES)
+        assert "is not writable for this user" in found
+
+    def test_no_route(self, setup: Setup) -> None:
+        (found,) = setup.warnings(self.CONF + "store=hub.db")
+        assert found.startswith("no route leads to the hub: write a line like '*,path_beg=/hub/ hub'")
+
+    def test_a_route_without_a_store(self, setup: Setup) -> None:
+        (found,) = setup.warnings(routes=self.ROUTES)
+        assert found.startswith("routes:1: target 'hub' needs an event store: write store=PATH in [hub]")
+
+    def test_a_port_that_two_want(self, setup: Setup) -> None:
+        conf = "[proxy]\nsig_key=secret\n" + self.CONF + "store=hub.db\nlisten=1"
+        assert setup.warnings(conf, self.ROUTES) == ["http_port and listen both want port 1"]

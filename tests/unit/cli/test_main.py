@@ -51,6 +51,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
         "gripproxy.runner.startup": entry("runner", 10),
         "gripproxy.worker.worker": entry("worker", 11),
         "handler.service": entry("handler", 12),
+        "griphub.service": entry("hub", 15),
         "gripproxy.cli.check": entry("check", 13),
         "gripproxy.cli.publish": entry("publish", 14),
     }
@@ -106,6 +107,18 @@ class TestCommands:
         assert cli.main(["handler", "--ipc-prefix=x-", "--port-offset=7"]) == 12
         assert calls.config == load_config(None, ipc_prefix="x-", port_offset=7)
 
+    def test_hub(self, calls: Calls, conf: str) -> None:
+        with open(conf, "a") as file:
+            file.write("[hub]\nstore=hub.db\nhub_anonymous=all\n")
+        assert cli.main(["hub", f"--config={conf}"]) == 15
+        (entry,) = calls.entries
+        assert (entry[0], entry[1], entry[2].supervised) == ("hub", load_config(conf), False)
+
+    def test_hub_without_a_store(self, calls: Calls, conf: str, capsys: pytest.CaptureFixture[str]) -> None:
+        error = f"gripproxy hub: error: {conf}: there is no hub: write store=PATH in [hub]"
+        assert refused(["hub", f"--config={conf}"], capsys) == error
+        assert calls.entries == []
+
     def test_check(self, calls: Calls, conf: str) -> None:
         assert cli.main(["--config", conf, "check", "--verbose"]) == 13
         assert calls.config == load_config(conf, log_level="3")
@@ -129,9 +142,11 @@ class TestCommands:
         monkeypatch.setattr("gripproxy.cli.reload.send_request", send_request)
         assert cli.main(["reload", "--handler", f"--config={conf}"]) == 0
         assert capsys.readouterr() == ("gripproxy: worker 1 serves, process 7\ngripproxy: reloaded\n", "")
+        assert cli.main(["reload", "--hub", "--handler", f"--config={conf}"]) == 0
+        capsys.readouterr()
         assert cli.main(["reload", "--no-wait", f"--config={conf}"]) == 1
         assert capsys.readouterr().err == "gripproxy reload: error: it was not to be\n"
-        assert requests == [("reload handler", True), ("reload", False)]
+        assert requests == [("reload handler", True), ("reload handler hub", True), ("reload", False)]
         assert calls.entries == []
 
     def test_reload_of_nobody(self, conf: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,9 +75,24 @@ def test_a_third_service_is_one_more_record() -> None:
 
 
 def test_commands_of_the_services(tmp_path: pathlib.Path) -> None:
-    handler, worker = services_of(load_config(conf(tmp_path, "")), ["--x"])
+    handler, worker, hub = services_of(load_config(conf(tmp_path, "")), ["--x"])
     assert handler.command(1)[4:] == ["handler", "--x"]
     assert worker.command(3)[4:] == ["worker", "--number=3", "--x"]
+    assert hub.command(1)[4:] == ["hub", "--x"]
+
+
+def test_the_hub_runs_if_it_has_a_store(tmp_path: pathlib.Path) -> None:
+    text = "[hub]\nstore=hub.db\nhub_anonymous=all\n"
+    for services, counts in (("", [1, 3, 1]), ("[runner]\nservices=handler\n", [1, 0, 1])):
+        config = load_config(conf(tmp_path, f"{services}[proxy]\nworkers=3\n{text}"))
+        assert [service.count for service in services_of(config, [])] == counts
+    assert services_of(load_config(None), [])[2].count == 0
+
+
+def test_the_hub_ends_between_workers_and_handler(tmp_path: pathlib.Path) -> None:
+    services = sorted(services_of(load_config(None), []), key=lambda service: service.stop_order)
+    assert [service.kind for service in services] == ["worker", "hub", "handler"]
+    assert services[1].replacement is Replacement.EXCLUSIVE
 
 
 def test_a_successor_does_the_same_with_the_same_sockets() -> None:

@@ -230,8 +230,8 @@ class TestReadings:
         [
             ("", "r: has no route"),
             ("nonsense\n", "r:1: a route needs a condition and at least one target; no line can be used"),
-            ("* a:1\nb loc", "r:2: target must be 'host:port', 'unix:path', 'hub' or 'test', not 'loc'; the last line has "
-             "no end: the file was not written completely"),
+            ("* a:1\nb loc", "r:2: target must be 'host:port', 'unix:path', 'hub' or 'test', not 'loc'; the last line "
+             "has no end: the file was not written completely"),
         ],
     )  # fmt: skip
     def test_damage_leaves_the_routes(self, house: House, text: str, fault: str) -> None:
