@@ -1,0 +1,337 @@
+"""What each validator of the hub says of small histories, sound and violated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+
+from tests.support.hub_history import (
+    SETTLE,
+    VALIDATORS,
+    WHOLE,
+    Answer,
+    Event,
+    Got,
+    History,
+    Keys,
+    Measured,
+    Opened,
+    Paged,
+    Request,
+    Restored,
+    Told,
+    judge,
+)
+
+A_ONLY = Keys("a", "b")
+
+
+def stored(id: int, version: int = 0, key: str | None = None, content: str = "") -> Event:
+    return Event(id, id - 1, version or id, 1000 * id, content or f"c{id}", key)
+
+
+def got(id: int, prev_id: int | None = None, version: int = 0, key: str | None = None, reader: str = "r") -> Got:
+    return Got(float(id), reader, id, id - 1 if prev_id is None else prev_id, version or id, f"c{id}", key)
+
+
+def opened(after: int = 0, right: Literal["valid", "revoked", "forged"] = "valid") -> Opened:
+    return Opened(0.0, "r", after, right)
+
+
+def published(history: History, name: str, *ids: int, sent: float = 0.0, at: float = 1.0) -> None:
+    """Add a request whose contents are those of ``stored``, and its answer."""
+    contents = tuple(f"c{id}" for id in ids)
+    history.requests.setdefault(name, Request(name, contents, (None,) * len(ids), sent))
+    history.answers.append(Answer(at, name, ids, ids[-1]))
+
+
+def sound() -> History:
+    """Three events, the last two of one publication, published and received."""
+    history = History(readers={"r": WHOLE}, complete={"r"}, newest=3)
+    history.store = [stored(1), stored(2, 3), stored(3, 3)]
+    published(history, "one", 1, sent=0.0, at=1.0)
+    published(history, "two", 2, 3, sent=2.0, at=3.0)
+    history.steps = [opened(), got(1), got(2, version=3), got(3)]
+    return history
+
+
+def ranged() -> History:
+    """Events 1 and 3 have the key ``a``, the second ``z``; a reader of ``a`` has both of its events."""
+    history = History(readers={"r": A_ONLY}, complete={"r"}, newest=3)
+    history.store = [stored(1, key="a"), stored(2, key="z"), stored(3, key="a")]
+    history.steps = [opened(), got(1, key="a"), got(3, 1, key="a")]
+    return history
+
+
+def reborn() -> History:
+    """A topic with event 1 was deleted and made again at birth 5; its first event is 6."""
+    history = History(readers={"r": WHOLE}, births=[0, 5], complete={"r"}, newest=6, floor=5)
+    history.store = [Event(6, 0, 6, 6000, "c6")]
+    published(history, "one", 1)
+    history.steps = [opened(), got(1), Told(1.5, "r", "resync", None), opened(), got(6, 0)]
+    return history
+
+
+def restored() -> History:
+    """Event 2 was lost by a restore; the next one is 100."""
+    history = History(readers={"r": WHOLE}, restores=[Restored(1, 100)], complete={"r"}, newest=100)
+    history.store = [stored(1), Event(100, 1, 100, 9000, "c100")]
+    published(history, "lost", 2)
+    history.steps = [opened(), got(1), got(2), Told(3.0, "r", "resync", 0), opened(1), got(100, 1)]
+    return history
+
+
+def trimmed() -> History:
+    """Events 1 and 2 are not retained; a reader from the beginning was told so."""
+    history = History(readers={"r": WHOLE}, floor=2, complete={"r"}, newest=3)
+    history.store = [stored(3)]
+    published(history, "old", 1, 2)
+    history.steps = [opened(), Told(1.0, "r", "truncated", 2), got(3)]
+    return history
+
+
+SOUND = (sound, ranged, reborn, restored, trimmed)
+
+
+@pytest.mark.parametrize("make", SOUND)
+def test_a_sound_history_has_no_finding(make: Callable[[], History]) -> None:
+    assert judge(make()) == {}
+
+
+def lost_answer(history: History) -> None:
+    history.store.pop()
+
+
+def other_content(history: History) -> None:
+    history.store[0] = stored(1, content="other")
+
+
+def delivered_only(history: History) -> None:
+    history.steps.append(got(4))
+
+
+def delivered_another(history: History) -> None:
+    history.steps[1] = Got(1.0, "r", 1, 0, 1, "another")
+
+
+def behind(history: History) -> None:
+    history.steps[2:4] = [got(3), got(2, version=3)]
+
+
+def stored_behind(history: History) -> None:
+    history.store.reverse()
+
+
+def stored_with_earlier_time(history: History) -> None:
+    history.store[1] = Event(2, 1, 3, 999, "c2")
+
+
+def answered_against_requests(history: History) -> None:
+    history.requests["one"] = Request("one", ("c1",), (None,), 5.0)
+
+
+def twice(history: History) -> None:
+    history.steps.append(got(3))
+
+
+def skipped(history: History) -> None:
+    del history.steps[2]
+
+
+def never_received(history: History) -> None:
+    history.steps.pop()
+
+
+def never_received_any(history: History) -> None:
+    del history.steps[1:]
+
+
+def wrong_previous(history: History) -> None:
+    history.steps[1] = got(1, 7)
+
+
+def previous_of_the_topic(history: History) -> None:
+    history.steps[2] = got(3, 2, key="a")
+
+
+def next_topic_without_report(history: History) -> None:
+    del history.steps[2:4]
+
+
+def waits_in_a_deleted_topic(history: History) -> None:
+    del history.steps[2:]
+
+
+def goes_on_behind_a_restore(history: History) -> None:
+    del history.steps[3:5]
+
+
+def waits_behind_a_restore(history: History) -> None:
+    del history.steps[3:]
+
+
+def truncated_without_report(history: History) -> None:
+    del history.steps[1]
+
+
+def stored_in_part(history: History) -> None:
+    history.answers.pop()
+    history.store.pop()
+    history.steps.pop()
+
+
+def several_versions(history: History) -> None:
+    history.store[1] = stored(2, 2)
+
+
+def version_of_another(history: History) -> None:
+    history.answers[1] = Answer(3.0, "two", (2, 3), 4)
+
+
+def ids_apart(history: History) -> None:
+    history.answers[1] = Answer(3.0, "two", (2, 4), 4)
+
+
+def received_with_another_version(history: History) -> None:
+    history.steps[2] = got(2, version=2)
+
+
+def page_within_a_version(history: History) -> None:
+    history.steps.insert(3, Paged(2.0, "r", 2))
+
+
+def told_of_no_loss(history: History) -> None:
+    history.steps.append(Told(9.0, "r", "resync", 2))
+
+
+def refused_above_the_floor(history: History) -> None:
+    history.steps += [opened(3), Told(9.0, "r", "gone", 2)]
+
+
+def answered_differently(history: History) -> None:
+    history.answers.append(Answer(4.0, "one", (4,), 4))
+
+
+def stored_twice(history: History) -> None:
+    history.store.append(stored(4, content="c1"))
+
+
+def delivered_under_two_ids(history: History) -> None:
+    history.steps.append(Got(4.0, "r", 4, 3, 4, "c1"))
+
+
+def too_large(history: History) -> None:
+    history.measured.append(Measured("outbox in bytes", 101, 100))
+
+
+def read_with_a_revoked_link(history: History) -> None:
+    history.steps[0] = opened(right="revoked")
+
+
+def read_with_a_forged_link(history: History) -> None:
+    history.steps[0] = opened(right="forged")
+
+
+VIOLATIONS: list[tuple[str, Callable[[], History], Callable[[History], None]]] = [
+    ("durable", sound, lost_answer),
+    ("durable", sound, other_content),
+    ("durable", sound, delivered_only),
+    ("durable", sound, delivered_another),
+    ("ordered", sound, behind),
+    ("ordered", sound, stored_behind),
+    ("ordered", sound, stored_with_earlier_time),
+    ("ordered", sound, answered_against_requests),
+    ("unique", sound, twice),
+    ("gap-free", sound, skipped),
+    ("gap-free", sound, never_received),
+    ("gap-free", sound, never_received_any),
+    ("gap-free", sound, wrong_previous),
+    ("gap-free", ranged, previous_of_the_topic),
+    ("gap-free", reborn, next_topic_without_report),
+    ("gap-free", reborn, waits_in_a_deleted_topic),
+    ("gap-free", restored, goes_on_behind_a_restore),
+    ("gap-free", restored, waits_behind_a_restore),
+    ("gap-free", trimmed, truncated_without_report),
+    ("atomic", sound, stored_in_part),
+    ("atomic", sound, several_versions),
+    ("atomic", sound, version_of_another),
+    ("atomic", sound, ids_apart),
+    ("atomic", sound, received_with_another_version),
+    ("atomic", sound, page_within_a_version),
+    ("resumable", sound, told_of_no_loss),
+    ("resumable", sound, refused_above_the_floor),
+    ("repeatable", sound, answered_differently),
+    ("repeatable", sound, stored_twice),
+    ("repeatable", sound, delivered_under_two_ids),
+    ("bounded", sound, too_large),
+    ("entitled", sound, read_with_a_revoked_link),
+    ("entitled", sound, read_with_a_forged_link),
+]
+
+
+@pytest.mark.parametrize(("promise", "make", "violate"), VIOLATIONS)
+def test_a_violation_is_found(promise: str, make: Callable[[], History], violate: Callable[[History], None]) -> None:
+    history = make()
+    violate(history)
+    assert promise in judge(history)
+
+
+def test_each_promise_has_a_violation() -> None:
+    assert {promise for promise, _, _ in VIOLATIONS} == set(VALIDATORS)
+
+
+def test_a_finding_names_the_promise_and_the_reader() -> None:
+    history = sound()
+    twice(history)
+    [finding] = judge(history)["unique"]
+    assert str(finding) == "unique: r received event 3 twice"
+
+
+def test_very_many_findings_are_counted() -> None:
+    history = sound()
+    history.steps += [got(3)] * 50
+    assert str(judge(history)["unique"][-1]) == "unique: and 30 more"
+
+
+def test_a_reader_that_was_told_begins_anew() -> None:
+    history = trimmed()
+    history.steps = [opened(1), Told(1.0, "r", "gone", 2), opened(2), got(3)]
+    assert judge(history) == {}
+
+
+def test_a_loss_that_was_reported_is_a_loss() -> None:
+    history = trimmed()
+    history.steps = [opened(), got(1, version=2), Told(1.0, "r", "resync", 2), opened(2), got(3)]
+    assert judge(history) == {}
+
+
+def test_a_position_lost_with_a_killed_process_is_excused() -> None:
+    history = sound()
+    told_of_no_loss(history)
+    history.faults = [9.0 - SETTLE]
+    assert judge(history) == {}
+
+
+def test_an_event_that_is_not_retained_is_not_found_as_the_one_before() -> None:
+    history = ranged()
+    history.floor = 2
+    published(history, "old", 1)
+    history.requests["old"] = Request("old", ("c1",), ("a",), 0.0)
+    del history.store[:2]
+    history.steps = [opened(2), got(3, 0, key="a")]
+    assert judge(history) == {}
+
+
+def test_the_order_of_requests_that_overlap_is_free() -> None:
+    history = sound()
+    history.requests["two"] = Request("two", ("c2", "c3"), (None, None), 0.5)
+    history.answers.reverse()
+    assert judge(history) == {}
+
+
+def test_a_range_has_its_bounds_in_bytes() -> None:
+    keys = Keys("b", "é")
+    assert [keys.has(key) for key in ("a", "b", "z", "é", None)] == [False, True, True, False, False]
+    assert WHOLE.has(None)
