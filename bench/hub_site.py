@@ -26,7 +26,11 @@ FILL_CONNECTIONS = 4
 
 
 class HubProxy(GripProxy):
-    """This project with a hub, and beside it the usual backend for plain clients."""
+    """This project with a hub, and beside it the usual backend for plain clients.
+
+    Args:
+        programs: folder of the compiled programs.
+    """
 
     name = "hub"
 
