@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -49,6 +51,13 @@ push_in_http_port={control_port}
 command_spec=tcp://127.0.0.1:{command_port}
 """
 
+HUB_CONF = """
+[hub]
+store={folder}/events.db
+hub_anonymous=all
+ballast=0
+"""
+
 
 @dataclasses.dataclass(frozen=True)
 class Example:
@@ -58,6 +67,8 @@ class Example:
     about: str
     target: str = ""
     """Properties of the route's target, each with its comma."""
+    hub: bool = False
+    """Whether there is a hub at /hub/, with a store in the temporary folder and without access control."""
 
 
 CHAT = """\
@@ -75,7 +86,13 @@ EXAMPLES = {
   a long-poll           curl http://localhost:{port}/poll
   publish by the app    curl -d 'hello' http://localhost:{port}/publish
   publish directly      curl http://localhost:{control_port}/publish -d \\
-      '{{"items": [{{"channel": "demo", "formats": {{"http-stream": {{"content": "data: hi\\n\\n"}}}}}}]}}'""",
+      '{{"items": [{{"channel": "demo", "formats": {{"http-stream": {{"content": "data: hi\\n\\n"}}}}}}]}}'
+  events with a store   http://localhost:{port}/hub.html
+  the same in a shell   export GRIPPROXY_HUB_URL=http://localhost:{port}/hub
+                        .venv/bin/gripproxy hub topics make fruit
+                        .venv/bin/gripproxy hub publish fruit apple
+                        .venv/bin/gripproxy hub follow fruit --after 0""",
+        hub=True,
     ),
     "flask": Example(
         ("flask_app/app.py",),
@@ -165,8 +182,10 @@ def _start(
     for name in ("port", "control_port", "backend_port"):
         _check_free(int(options[name]), "--" + name.replace("_", "-"))
     key = secrets.token_urlsafe(32)  # of this run: no other process can sign requests to the backend with it
-    (folder / "gripproxy.conf").write_text(CONF.format(folder=folder, key=key, **options))
-    (folder / "routes").write_text(f"* 127.0.0.1:{options['backend_port']}{example.target}\n")
+    conf = CONF + HUB_CONF if example.hub else CONF
+    (folder / "gripproxy.conf").write_text(conf.format(folder=folder, key=key, **options))
+    routes = f"* 127.0.0.1:{options['backend_port']}{example.target}\n"
+    (folder / "routes").write_text(routes + "*,path_beg=/hub/ hub\n" if example.hub else routes)
     environment = os.environ | {
         "PORT": str(options["backend_port"]),
         "GRIP_URL": f"http://127.0.0.1:{options['control_port']}?iss=gripproxy&key={key}",
@@ -188,6 +207,8 @@ def _start(
         children[name] = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
         _wait_for_port(name, children[name], port)
     _wait_for_port("gripproxy", children["gripproxy"], int(options["control_port"]))
+    if example.hub:
+        _wait_for_hub(f"http://127.0.0.1:{options['port']}/hub/topics")
 
 
 def _check_free(port: int, option: str) -> None:
@@ -212,6 +233,20 @@ def _wait_for_port(name: str, child: subprocess.Popen[bytes], port: int) -> None
             raise Failed(f"{name} did not start (exit status {child.wait(timeout=0.1)}): its message stands above")
         except subprocess.TimeoutExpired:
             continue
+
+
+def _wait_for_hub(url: str) -> None:
+    """Wait until the hub answers; until then gripproxy answers for it, with 503."""
+    end = time.monotonic() + START_TIMEOUT
+    while True:
+        try:
+            urllib.request.urlopen(url, timeout=START_TIMEOUT).close()
+            return
+        except urllib.error.HTTPError as error:
+            error.close()
+            if time.monotonic() > end:
+                raise Failed(f"the hub did not answer within {START_TIMEOUT:.0f} s: {url} is {error.code}") from error
+        time.sleep(0.1)
 
 
 def _wait(children: dict[str, subprocess.Popen[bytes]]) -> NoReturn:

@@ -14,13 +14,15 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-PAGE = (pathlib.Path(__file__).parent / "page.html").read_bytes()
+HERE = pathlib.Path(__file__).parent
+PAGE = (HERE / "page.html").read_bytes()
+HUB_PAGE = (HERE.parent / "hub" / "page.html").read_bytes()
 CHANNEL = "demo"
 MAX_TEXT = 10_000  # bytes of a posted message; more is refused so that nobody fills the memory
 
 
 class Backend(http.server.BaseHTTPRequestHandler):
-    """Four resources: the page, two kinds of hold, and publish."""
+    """Two pages, two kinds of hold, and publish."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # head and body are written apart: the second would wait for the first one's ACK
@@ -29,6 +31,9 @@ class Backend(http.server.BaseHTTPRequestHandler):
         match urllib.parse.urlsplit(self.path).path:
             case "/":
                 self.answer(200, "text/html; charset=utf-8", PAGE)
+            case "/hub.html":
+                # The page's requests go to /hub/, which gripproxy routes to its hub: not to this program.
+                self.answer(200, "text/html; charset=utf-8", HUB_PAGE)
             case "/events":
                 self.answer(
                     200,
