@@ -15,15 +15,17 @@ from griphub.api.context import Context
 from griphub.api.keys import Keys
 from griphub.api.openapi import OPENAPI
 from griphub.api.problem import Problem, limited
-from griphub.api.publishing import Publishing, Reply, store_failure
-from griphub.api.query import nothing_else, publish_query
+from griphub.api.publish_body import drafts_of
+from griphub.api.publishing import Publishing, store_failure
+from griphub.api.query import PublishQuery, nothing_else, publish_query
 from griphub.api.reading import Reading
-from griphub.api.request import Answer, Request, problem_answer
+from griphub.api.request import Answer, Reply, Request, problem_answer
 from griphub.api.server import HubConnection
 from griphub.api.snapshots import Snapshots
 from griphub.api.topics import Topics
 from griphub.api.websockets import EVENTS_TYPE, WebSockets, expired
 from griphub.store.errors import OwnerBusy, StoreError
+from griphub.store.publication import Publication
 from griphub.store.topic import TopicSettings
 from griphub.topics.names import check_key, check_topic_name
 from gripproxy.grip.errors import ClientError
@@ -34,6 +36,10 @@ __all__ = ["HubApplication"]
 
 REQUESTS_MAX: Final = 4096
 """Requests carried out at a time, apart from those that wait for a commit; further ones get 503."""
+
+
+_NAMED: Final = frozenset({b"if-match", b"idempotency-key"})
+"""Headers of publications that are looked at each time."""
 
 
 class HubApplication:
@@ -80,7 +86,8 @@ class HubApplication:
             signature = request.header(b"grip-sig") or b""
             if self._proxy_key is None or not verify(signature, self._proxy_key, int(self._context.wall())):
                 raise Problem(403, "forbidden", "this port is for a GRIP proxy: Grip-Sig is missing or not valid")
-        if request.target.path[0] == "topics":
+        # Whether a WebSocket is refused or closed depends on its events, which are in the body.
+        if request.target.path[0] == "topics" and not _is_socket(request):
             self._rights(request)
 
     def start(self, request: Request, connection: HubConnection) -> None:
@@ -90,7 +97,10 @@ class HubApplication:
             self._context.counters.answers[answer.status] += 1
             connection.answer(answer)
 
+        plan = request.memo.plan
         try:
+            if plan is not None and plan(request.body, reply):
+                return
             work = self._begin(request, reply)
         except Problem as problem:
             reply(problem_answer(problem))
@@ -130,7 +140,8 @@ class HubApplication:
         except Problem as problem:
             answer = problem_answer(problem)
         except LimitReached as error:
-            answer = problem_answer(limited(str(error), error.name, error.limit, round(error.retry_after) or None))
+            name = f"{error.name}_max" if error.whose == "total" else f"{error.name}_per_{error.whose}_max"
+            answer = problem_answer(limited(str(error), name, error.limit, round(error.retry_after) or None))
         except OwnerBusy as error:
             limit = self._context.config.pages_per_owner_max
             answer = problem_answer(limited(str(error), "pages_per_owner_max", limit, 1))
@@ -167,7 +178,7 @@ class HubApplication:
     ) -> Coroutine[Any, Any, Answer] | None:
         check_topic_name(name)
         method = b"GET" if request.method == b"HEAD" else request.method
-        socket = request.header(b"content-type") == EVENTS_TYPE.encode()
+        socket = _is_socket(request)
         if socket and rest == ("events",) and not request.body.startswith(b"OPEN"):
             try:
                 self._may(self._rights(request), "subscribe", name)
@@ -230,7 +241,27 @@ class HubApplication:
             )
         self._topics.find(name)
         self._publishing.publish(request, name, rights, query, reply)
+        if request.memo.plan is None and not any(header in _NAMED for header, _ in request.headers):
+            request.memo.plan = self._plan(request, name, query)
         return None
+
+    def _plan(self, request: Request, name: str, query: PublishQuery) -> Callable[[bytes, Reply], bool]:
+        """Return the way in which further publications with an equal head are carried out."""
+        context, config, headers = self._context, self._context.config, request.headers
+        token = token_of(headers, request.target.query, config.hub_cookie, config.hub_origins)
+        verifier, publishing = context.verifier, self._publishing
+
+        def publish(body: bytes, reply: Reply) -> bool:
+            try:
+                rights = verifier.anonymous if token is None else verifier.rights(token, context.wall())
+            except BadToken:
+                return False
+            if not rights.may("publish", name) or context.topics.named(name) is None:
+                return False
+            publishing.append(Publication(name, drafts_of(headers, query, body)), reply)
+            return True
+
+        return publish
 
     def _key(
         self, request: Request, name: str, key: str, rights: Rights, reply: Reply
@@ -280,3 +311,7 @@ class HubApplication:
         if method not in allowed:
             names = b", ".join(allowed).decode()
             raise Problem(405, "method", f"the method here must be one of {names}", headers=[("Allow", names)])
+
+
+def _is_socket(request: Request) -> bool:
+    return request.header(b"content-type") == EVENTS_TYPE.encode()

@@ -11,9 +11,9 @@ from griphub.access.rights import Rights
 from griphub.api.context import Context
 from griphub.api.problem import Problem
 from griphub.api.publish_body import draft_of
-from griphub.api.publishing import Publishing, Reply
+from griphub.api.publishing import Publishing
 from griphub.api.reading import Reading
-from griphub.api.request import Answer, Request
+from griphub.api.request import Answer, Reply, Request
 from griphub.store.event import Draft, Event
 from griphub.store.topic import Topic
 from griphub.topics.times import time_text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from griphub.access.owner import owner_key
@@ -12,7 +11,7 @@ from griphub.api.feed import Feed
 from griphub.api.problem import Problem
 from griphub.api.publish_body import digest_of, drafts_of
 from griphub.api.query import PublishQuery, idempotency_key, if_match
-from griphub.api.request import Answer, Request, problem_answer
+from griphub.api.request import Answer, Reply, Request, problem_answer
 from griphub.store.cursor import is_known, parse_cursor
 from griphub.store.errors import StoreBusy, StoreError, StoreFull
 from griphub.store.event import Draft
@@ -21,8 +20,6 @@ from griphub.topics.event_text import Epochs
 from griphub.topics.times import time_text
 
 __all__ = ["Publishing", "published_body", "store_failure"]
-
-Reply = Callable[[Answer], None]
 
 NO_EVENT: Final = -1
 """Id that no event has: a condition with it is never met."""
@@ -35,6 +32,11 @@ def published_body(published: Published, epochs: Epochs) -> bytes:
         published: outcome of their publication.
         epochs: epochs of the store.
     """
+    if len(published.ids) == 1:
+        id = published.ids[0]
+        cursor = epochs.cursor(id)
+        event = f'{{"id":"{id}","cursor":"{cursor}","time":"{time_text(published.times[0])}"}}'
+        return f'{{"events":[{event}],"version":"{id}","version_cursor":"{cursor}"}}\n'.encode()
     events = ",".join(
         [
             f'{{"id":"{id}","cursor":"{epochs.cursor(id)}","time":"{time_text(time)}"}}'
@@ -92,8 +94,19 @@ class Publishing:
         """
         condition = self._condition(request, key)
         name = self._name(request, topic, rights)
-        publication = Publication(topic, drafts, condition, name)
+        self.append(Publication(topic, drafts, condition, name), reply)
 
+    def append(self, publication: Publication, reply: Reply) -> None:
+        """Store a publication; ``reply`` is called after the commit.
+
+        Args:
+            publication: the publication.
+            reply: called once with the answer.
+
+        Raises:
+            Problem: 503, the writer is away, or has too much waiting.
+        """
+        topic, drafts = publication.topic, publication.drafts
         begun = self._context.now()
 
         def done(outcome: Outcome | StoreError) -> None:

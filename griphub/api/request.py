@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from griphub.api.problem import Problem, problem_bytes
 
-__all__ = ["Answer", "Request", "Target", "answer_bytes", "problem_answer", "target_of"]
+__all__ = ["Answer", "HeadMemo", "Reply", "Request", "Target", "answer_bytes", "problem_answer", "target_of"]
 
 TARGETS_MAX: Final = 1024
 """Greatest number of remembered targets; a full memory is cleared."""
@@ -35,6 +35,18 @@ class Target(NamedTuple):
 
 
 @dataclass(slots=True)
+class HeadMemo:
+    """Memo about a head, shared by all requests with an equal one.
+
+    Attributes:
+        plan: carries out a request with this head, given its body, and is given the answer's receiver; returns False if
+            the request must be looked at again. None: there is no plan.
+    """
+
+    plan: Callable[[bytes, Reply], bool] | None = None
+
+
+@dataclass(slots=True)
 class Request:
     """Request with its whole body.
 
@@ -44,6 +56,7 @@ class Request:
         headers: lower-case names and values, as received.
         body: content.
         raw_target: target as received.
+        memo: memo about its head.
     """
 
     method: bytes
@@ -51,6 +64,7 @@ class Request:
     headers: list[tuple[bytes, bytes]]
     body: bytes = b""
     raw_target: bytes = b""
+    memo: HeadMemo = field(default_factory=HeadMemo)
 
     def header(self, name: bytes) -> bytes | None:
         """Return the first value of the header with the lower-case ``name``; None if it is missing."""
@@ -79,6 +93,9 @@ class Answer:
 
 _ORIGIN: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://[^/?]*")
 """Beginning of an absolute URI (RFC 9112 §3.2.2)."""
+
+Reply = Callable[[Answer], None]
+"""Receiver of an answer."""
 
 _KNOWN: dict[bytes, Target] = {}
 _LINES: Final = {
@@ -133,6 +150,14 @@ def answer_bytes(answer: Answer, *, keep_alive: bool, head: bool = False) -> byt
         keep_alive: whether the connection stays open.
         head: whether the body is left out (HEAD).
     """
+    if not answer.headers and keep_alive and not head and answer.status == 201:
+        # Publishers, who are most.
+        return b"%bContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b" % (
+            _LINES[201],
+            answer.content_type.encode(),
+            len(answer.body),
+            answer.body,
+        )
     lines = [_LINES[answer.status]]
     if answer.content_type:
         lines.append(b"Content-Type: %b\r\n" % answer.content_type.encode())

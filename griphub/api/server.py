@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 import httptools
@@ -35,8 +36,33 @@ HEADERS_MAX: Final = 500
 CLOSE_TIME: Final = 2.0
 """Seconds for which a client may go on sending behind the last answer, which a socket with unread bytes may lose."""
 
+HEADS_MAX: Final = 512
+"""Greatest number of remembered heads: a publisher repeats its head. A full memory is cleared."""
+
+HEAD_KEPT: Final = 4096
+"""Greatest size of a remembered head, in bytes."""
+
 CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks of the deadlines of all connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownHead:
+    """Head of a request that was carried out.
+
+    Attributes:
+        request: the request; those with an equal head share all but the body.
+        length: bytes of the body.
+        keep_alive: whether the connection stays open.
+    """
+
+    request: Request
+    length: int
+    keep_alive: bool
+
+
+_UNLIKE: Final = frozenset({b"transfer-encoding", b"expect", b"upgrade", b"idempotency-key", b"grip-last", b"if-match"})
+"""Headers of requests that are parsed each time: their framing is another, or their head is not repeated."""
 
 
 class ServerLimits:
@@ -90,6 +116,8 @@ class HubServer:
         self.bodies = 0
         """Bytes of bodies that are being received or carried out."""
         self.retiring = False
+        self.heads: dict[bytes, _KnownHead] = {}
+        """Heads of requests that arrived whole, in one read."""
         self._listeners: list[tuple[asyncio.Server, AcceptQueue]] = []
         self._timer: asyncio.TimerHandle | None = None
 
@@ -106,6 +134,25 @@ class HubServer:
         self._listeners.append((server, queue))
         if self._timer is None:
             self._timer = self.loop.call_later(CHECK_INTERVAL, self._check)
+
+    def remember(self, data: bytes, request: Request, *, keep_alive: bool) -> None:
+        """Remember the head of a request, if its framing and its headers are those of most.
+
+        Args:
+            data: bytes of the whole request.
+            request: the request.
+            keep_alive: whether the connection stays open.
+        """
+        end = data.find(b"\r\n\r\n") + 4
+        if end > HEAD_KEPT or any(name in _UNLIKE for name, _ in request.headers):
+            return
+        lengths = [value for name, value in request.headers if name == b"content-length"]
+        length = len(data) - end
+        if lengths != [b"%d" % length] and (lengths or length):
+            return
+        if len(self.heads) >= HEADS_MAX:
+            self.heads.clear()
+        self.heads[data[:end]] = _KnownHead(request, length, keep_alive)
 
     def retire(self) -> None:
         """Stop listening, and close each connection after its request."""
@@ -165,6 +212,8 @@ class HubConnection(asyncio.Protocol):
         """Bytes received since the parser reported more than a header; it keeps those of an incomplete one."""
         self._request: Request | None = None
         """Request that is received or carried out; None while a head is received."""
+        self._complete: Request | None = None
+        """Request that the last bytes have completed."""
         self._body: bytes | bytearray = b""
         self._size = 0
         """Bytes of the body of the request."""
@@ -215,16 +264,41 @@ class HubConnection(asyncio.Protocol):
             self._pending += data
             self._stop()
             return
-        if self.deadline == float("inf"):
+        begins = self.deadline == float("inf")
+        if begins:
+            end = data.find(b"\r\n\r\n") + 4
+            known = self._server.heads.get(data[:end])
+            if known is not None and len(data) == end + known.length:
+                self._begin_known(known, data[end:])
+                return
             self.deadline = self._server.loop.time() + HEAD_TIME
         elif self._request is not None:
             self.deadline = self._server.loop.time() + BODY_TIME
         self._unfinished += len(data)
+        self._complete = None
         self._parse(data)
+        if begins and self._complete is not None and self._refused is None:
+            self._server.remember(data, self._complete, keep_alive=self._keep_alive)
         if self._unfinished > HEAD_MAX:
             self._fail(_long_head())
         if self._refused is not None and not self._busy:
             self._refuse(self._refused)
+
+    def _begin_known(self, known: _KnownHead, body: bytes) -> None:
+        """Carry out a request with a remembered head."""
+        server, first = self._server, known.request
+        request = Request(first.method, first.target, first.headers, body, first.raw_target, first.memo)
+        self._request, self._keep_alive, self._busy = request, known.keep_alive, True
+        self._size = known.length
+        server.bodies += known.length
+        if not self._private:
+            try:
+                server.application.admits(request, private=False)
+            except Problem as problem:
+                self._busy = False
+                self._refuse(problem)
+                return
+        server.application.start(request, self)
 
     def _parse(self, data: bytes) -> None:
         try:
@@ -331,6 +405,7 @@ class HubConnection(asyncio.Protocol):
         request.body = bytes(self._body)
         self._body = b""
         self._busy = True
+        self._complete = request
         self.deadline = float("inf")
         self._server.application.start(request, self)
 
