@@ -19,7 +19,6 @@
     │   ├── Malformed          a message of a stats socket that is no event (live)
     │   ├── NoObject           a JSON array where an object is expected (handler.sources)
     │   ├── PatchLimit         a JSON Patch that is too large or too costly (grip)
-    │   ├── ReservedChannel    an item on a channel that only others may use (handler.dispatch)
     │   ├── RequestError       a message on the command socket that is no request (handler.control)
     │   ├── ReservedChannel    an item on a channel that its publisher may not use (handler.dispatch)
     │   ├── _Failed            an operation of a JSON Patch that fails (grip)

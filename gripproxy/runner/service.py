@@ -22,7 +22,7 @@ a bounded time (FINISH_TIME and PASS_TIME there); without any of these it needs 
 
 HUB_STOP: Final = 6.0
 """Seconds the hub has to stop: it finishes requests and passes its items to the handler, for 3 s at most, and closes
-its store, which writes what the last commits have changed to the disk."""
+its store, with a last write to the disk."""
 
 Command = Callable[[str, int, Sequence[str]], list[str]]
 """Returns the command line of a child, from its kind (worker, handler, hub), its number (0: it has none) and the

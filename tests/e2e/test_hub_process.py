@@ -5,6 +5,7 @@ A process that does nothing else takes the place of the hub, and a plain backend
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -17,7 +18,7 @@ import pytest
 
 from tests.support.idle_hub import IDLE_HUB
 from tests.wire.wirekit import Backend, Setup, Site, hold
-from tests.wire.wirekit.client import PATIENCE
+from tests.wire.wirekit.client import PATIENCE, Client
 from tests.wire.wirekit.holding import stream
 
 
@@ -75,6 +76,16 @@ def test_a_reload_replaces_it_only_by_name(site: Site, hub: Backend) -> None:
         site.publisher.stream("held", "still there\n")
         assert client.data_until(b"still there\n") == b"still there\n"
     assert "handler serves" not in site.proxy.log
+
+
+def test_only_the_hub_publishes_as_the_hub(site: Site, hub: Backend) -> None:
+    hub.on("/held", hold("stream", "hub/1", body="open\n"))
+    items = json.dumps({"items": [{"channel": "hub/1", "formats": {"http-stream": {"content": "from the hub\n"}}}]})
+    with stream(site, "/held", opening=b"open\n") as client:
+        assert site.publisher.post("/publish/", items, "Content-Type: application/json").status == 403
+        with Client.connect_unix(f"{site.proxy.directory}/run/wire-hub-control") as publisher:
+            assert publisher.ask("POST", "/publish/", "Content-Type: application/json", body=items).status == 200
+        assert client.data_until(b"\n") == b"from the hub\n"
 
 
 def test_it_ends_behind_the_workers_and_before_the_handler(site: Site) -> None:
