@@ -113,10 +113,12 @@ class ChildProcess(asyncio.Protocol):
     # --- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport; called by the loop."""
         # Those of uvloop have another base class.
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        """Pass on the values that arrive; called by the loop with ``data``."""
         try:
             values = self._buffer.feed(data)
         except (FrameError, ValueError, EOFError, TypeError) as error:
@@ -127,9 +129,10 @@ class ChildProcess(asyncio.Protocol):
             self._on_value(value)
 
     def eof_received(self) -> None:
-        return None
+        """Have the loop close the transport."""
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Wait for the end of the process; called by the loop with the ``error`` of the socket, or None."""
         self._transport = None
         self._kill_after(END_WAIT)
         self._look()

@@ -55,7 +55,7 @@ class FrameBuffer:
         self._bytes = bytearray()
 
     def feed(self, data: bytes) -> list[Any]:
-        """Add bytes, and return the values that they complete.
+        """Return the values that further bytes complete.
 
         Args:
             data: received bytes.

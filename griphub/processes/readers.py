@@ -33,10 +33,10 @@ T = TypeVar("T")
 MODULE: Final = "griphub.processes.reader_process"
 
 WAITING_MAX: Final = 1000
-"""Calls that wait, of all owners; a further one is refused."""
+"""Number of calls that wait, of all owners; a further one is refused."""
 
 OWNER_MAX: Final = 100
-"""Calls that wait for one owner."""
+"""Number of calls that wait for one owner."""
 
 DEADLINE: Final = 30.0
 """Seconds for a call, its wait included; a reader that takes longer is replaced."""
@@ -154,7 +154,7 @@ class ReaderPool:
             return await call.result
         finally:
             call.deadline.cancel()
-            # Of a caller that was cancelled. What a reader has begun is carried out, and dropped.
+            # Of a caller that was cancelled. A call that a reader has begun is carried out, its result dropped.
             queue.remove(owner, call)
 
     def _dispatch(self) -> None:

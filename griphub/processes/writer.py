@@ -1,7 +1,7 @@
 """Writer of the store as the hub sees it: publications in, outcomes out, over a child process.
 
 A publication makes no task and no future: those of one turn of the loop are sent together, and outcomes arrive in their
-order. The child is started again after each end; what it had not answered then has an unknown outcome.
+order. The child is started again after each end; publications without an answer then have an unknown outcome.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -P -m griphub.processes.writer_process --fd N --store PATH …
 
-Each turn takes what has arrived: consecutive publications become one commit, bounded in events and bytes; other
-commands are carried out in order between the commits. Nothing is answered before its commit. After a failed write or
-synchronisation the process ends: the next one opens the file anew, and copies the whole log before it takes events.
+Each turn takes all requests that have arrived: consecutive publications become one commit, bounded in events and bytes;
+other commands are carried out in order between the commits. Nothing is answered before its commit. After a failed write
+or synchronisation the process ends: the next one opens the file anew, and copies the whole log before it takes events.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class WriterLoop:
     Args:
         channel: connection to the hub.
         writer: of the store.
-        checkpoints: told of each commit.
+        checkpoints: informed of each commit.
     """
 
     def __init__(self, channel: FrameSocket, writer: SqliteWriter, checkpoints: Checkpointer) -> None:
@@ -137,7 +137,7 @@ class WriterLoop:
                 self._tidy = True
             elif self._tidy and not self._channel.ended and not terminating():
                 self._tidy_up()
-        # Of a hub that goes on sending, what has arrived by now.
+        # Of a hub that goes on sending, the requests that have arrived by now.
         end = time.monotonic() + DRAIN
         while self.turn(0) and time.monotonic() < end:
             pass

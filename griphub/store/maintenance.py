@@ -7,13 +7,14 @@ import os
 import pathlib
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import orjson
 
-from griphub.store.errors import StoreProblem
+from griphub.store.errors import StoreError, StoreProblem
 from griphub.store.event import Draft, Event
+from griphub.store.file_lock import FileLock
 from griphub.store.interface import WHOLE
 from griphub.store.plain_records import settings_json, settings_of
 from griphub.store.publication import Publication, Refused
@@ -62,15 +63,19 @@ _CHECKS: Final = (
 )
 """Queries that find rows of a damaged store only, and sentences about these."""
 
+LOCK_WAIT: Final = 2.0
+"""Seconds for the end of a writer whose hub was killed."""
+
 PROBLEMS_MAX: Final = 20
 """Greatest number of reported problems of one kind."""
 
 
-def check(path: pathlib.Path) -> list[str]:
+def check(path: pathlib.Path, on_step: Callable[[int, int], None] = lambda step, steps: None) -> list[str]:
     """Return the problems of a store; none if it is sound. It may be in use.
 
     Args:
         path: of the store.
+        on_step: called before each step with its number, from 1 on, and with the number of steps.
 
     Raises:
         StoreProblem: it cannot be opened.
@@ -78,9 +83,11 @@ def check(path: pathlib.Path) -> list[str]:
     connection = connect_reader(path)
     try:
         connection.execute("begin")
+        on_step(1, 1 + len(_CHECKS))
         problems = [text for (text,) in connection.execute("pragma quick_check(20)") if text != "ok"]
         if not problems:
-            for query, sentence in _CHECKS:
+            for step, (query, sentence) in enumerate(_CHECKS, 2):
+                on_step(step, 1 + len(_CHECKS))
                 problems += [sentence.format(*row) for row in connection.execute(f"{query} limit {PROBLEMS_MAX}")]
     except sqlite3.DatabaseError as error:
         return [f"{path}: {error}"]
@@ -157,31 +164,51 @@ def back_up(path: pathlib.Path, target: pathlib.Path) -> None:
         connection.close()
 
 
-def restore(backup: pathlib.Path, path: pathlib.Path) -> str:
+def restore(backup: pathlib.Path, path: pathlib.Path, *, replace: bool = False) -> str:
     """Make a store of a backup, in a new epoch: cursors above the backup are gone.
 
     Args:
         backup: the copy, which is not changed.
-        path: of the store, which must not exist.
+        path: of the store, which must not be in use.
+        replace: whether an existing store is moved away, to a name that ends in ``.replaced``.
 
     Returns:
         The new epoch.
 
     Raises:
-        StoreProblem: the backup is no store, the store exists, or it cannot be written.
+        StoreProblem: the backup is no store, the store exists or is in use, or it cannot be written.
     """
-    if path.exists():
-        raise StoreProblem(f"{path} exists: move it away first, a restore overwrites nothing")
+    aside = path.with_name(path.name + ".replaced")
+    if path.exists() and not replace:
+        raise StoreProblem(f"{path} exists: move it away, or have it replaced with --force")
+    if path.exists() and aside.exists():
+        raise StoreProblem(f"{aside} exists, from an earlier restore: remove it first")
     connect_reader(backup).close()
+    lock = FileLock(path, LOCK_WAIT)
     part = path.with_name(path.name + ".part")
     try:
         shutil.copyfile(backup, part)
+        # Before it has its name: a store that is there is one of the new epoch.
+        epoch = _begin_epoch(part)
         _synchronise(part)
+        # The log of the old store would be taken for that of the new one.
+        for end in ("-shm", "-wal", ""):
+            if (old := path.with_name(path.name + end)).exists():
+                os.rename(old, aside.with_name(aside.name + end))
         os.rename(part, path)
         _synchronise(path.parent)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise StoreProblem(f"cannot write {path}: {error.strerror}") from error
+    except StoreError as error:
+        raise StoreProblem(f"cannot write {path}: {error}") from error
+    finally:
+        for rest in (part, *(part.with_name(part.name + end) for end in (".lock", "-wal", "-shm"))):
+            rest.unlink(missing_ok=True)
+        lock.release()
+    return epoch
+
+
+def _begin_epoch(path: pathlib.Path) -> str:
     writer = SqliteWriter(path)
     try:
         return writer.begin_epoch()

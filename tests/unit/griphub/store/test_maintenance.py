@@ -109,7 +109,7 @@ def test_a_restore_begins_an_epoch(path: pathlib.Path, tmp_path: pathlib.Path) -
     writer = SqliteWriter(path)
     lost = Cursor(writer.state().epoch, published(writer, "b", "lost").ids[0])
     writer.close()
-    with pytest.raises(StoreProblem, match="overwrites nothing"):
+    with pytest.raises(StoreProblem, match="exists: move it away"):
         restore(copy, path)
     epoch = restore(copy, restored)
     reader = SqliteReader(restored)
