@@ -17,10 +17,14 @@ from handler.dispatch.reserved_channel import ReservedChannel
 from .ingest import parse_long_message, parse_message
 from .zmq_source import ZmqSource
 
-__all__ = ["MAX_WAITING", "ZmqSub"]
+__all__ = ["MAX_SUBSCRIPTIONS", "MAX_WAITING", "ZmqSub"]
 
 MAX_WAITING: Final = 20_000
 """Messages that ZeroMQ queues for each publisher of the SUB socket; then publishers drop."""
+
+MAX_SUBSCRIPTIONS: Final = 1_000_000
+"""Subscriptions that ZeroMQ queues for each publisher; it drops further ones. All are queued whenever a publisher
+connects: with its default of 1,000, one that connected to a busy handler never learned of the others."""
 
 
 class ZmqSub(ZmqSource):
@@ -51,6 +55,7 @@ class ZmqSub(ZmqSource):
         key: str = "push_in_sub_specs",
     ) -> None:
         super().__init__(context.socket(zmq.SUB), dispatcher, room, MAX_WAITING, reserved)
+        self._sock.setsockopt(zmq.SNDHWM, MAX_SUBSCRIPTIONS)
         self._specs = specs
         self._connect = connect
         self._mode = mode

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import zmq
 
 from gripproxy import pipe
+from handler.sources.zmq_sub import MAX_SUBSCRIPTIONS
 from tests.support.zmq_doubles import House, item, turn
 
 
@@ -49,6 +52,30 @@ async def test_sub_follows_the_channels_before_and_after(house: House) -> None:
         (zmq.UNSUBSCRIBE, b"new"),
         (zmq.UNSUBSCRIBE, b"ch"),
     ]
+
+
+async def test_a_publisher_that_connects_late_learns_of_all_channels(house: House) -> None:
+    house.sub()
+    (sock,) = house.context.sockets
+    assert (zmq.SNDHWM, MAX_SUBSCRIPTIONS) in sock.options
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    sub, publisher = context.socket(zmq.SUB), context.socket(zmq.XPUB)
+    try:
+        sub.setsockopt(zmq.SNDHWM, MAX_SUBSCRIPTIONS)
+        port = sub.bind_to_random_port("tcp://127.0.0.1")
+        for number in range(3000):
+            sub.setsockopt(zmq.SUBSCRIBE, b"%d" % number)
+        publisher.connect(f"tcp://127.0.0.1:{port}")
+        seen: set[bytes] = set()
+        deadline = time.monotonic() + 20
+        while len(seen) < 3000 and time.monotonic() < deadline:
+            # The socket passes its subscriptions on when it is asked for something.
+            sub.getsockopt(zmq.EVENTS)
+            if publisher.poll(10):
+                seen.add(publisher.recv())
+        assert seen == {b"\1%d" % number for number in range(3000)}
+    finally:
+        context.destroy(0)
 
 
 async def test_a_changed_subscription_looks_for_messages(house: House) -> None:
