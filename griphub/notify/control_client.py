@@ -16,7 +16,7 @@ ANSWER_TIME: Final = 10.0
 
 RETRY_FIRST: Final = 0.05
 RETRY_LAST: Final = 1.0
-"""Seconds between two attempts to connect: the first and the longest pause."""
+"""Seconds before a further attempt to connect, or to publish after a refusal: the first and the longest pause."""
 
 ControlAddress = str | tuple[str, int]
 """Path of a Unix socket, or host and port."""
@@ -44,6 +44,10 @@ class ControlClient:
         self._task: asyncio.Task[None] | None = None
         self._flush: asyncio.Handle | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self._pause: asyncio.TimerHandle | None = None
+        """Pause after a refusal."""
+        self._retry = RETRY_FIRST
+        """Seconds of the next pause; an answer sets it back."""
         self._ended = asyncio.Event()
         self.requests = 0
         """Requests that were answered, since the start."""
@@ -58,6 +62,8 @@ class ControlClient:
         """End the connection; items that wait are not sent."""
         if self._task is not None:
             self._task.cancel()
+        if self._flush is not None:
+            self._flush.cancel()
         if self._transport is not None:
             self._transport.close()
 
@@ -72,8 +78,8 @@ class ControlClient:
         self.flush()
 
     def flush(self) -> None:
-        """Send, at the end of this turn of the loop, what the outbox has."""
-        if self._flush is None:
+        """Send, at the end of this turn of the loop, the items and hints of the outbox."""
+        if self._flush is None and self._pause is None:
             self._flush = self._loop.call_soon(self._send)
 
     def _send(self) -> None:
@@ -87,19 +93,26 @@ class ControlClient:
             self._deadline = self._loop.call_later(ANSWER_TIME, transport.abort)
 
     async def _run(self) -> None:
-        pause = RETRY_FIRST
         while True:
             try:
                 if isinstance(self._address, str):
                     await self._loop.create_unix_connection(lambda: _Connection(self), self._address)
                 else:
                     await self._loop.create_connection(lambda: _Connection(self), *self._address)
+                await self._ended.wait()
             except OSError:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, RETRY_LAST)
-                continue
-            pause = RETRY_FIRST
-            await self._ended.wait()
+                pass
+            # Also behind a connection: a handler may accept one and close it without an answer.
+            await asyncio.sleep(self._next_pause())
+
+    def _next_pause(self) -> float:
+        pause = self._retry
+        self._retry = min(2 * pause, RETRY_LAST)
+        return pause
+
+    def _resume(self) -> None:
+        self._pause = None
+        self.flush()
 
     def connected(self, transport: asyncio.Transport) -> None:
         """Begin to send through a new connection.
@@ -127,12 +140,14 @@ class ControlClient:
             return
         if status == 200:
             self.requests += 1
+            self._retry = RETRY_FIRST
             self._outbox.delivered()
         else:
             self.failures += 1
             log.error("hub: the handler refused items: code=%d reason=%s", status, body.decode("utf-8", "replace"))
             self._outbox.refused()
-            self._loop.call_later(RETRY_LAST, self.flush)
+            # Not with the next item: each request would be refused, and logged.
+            self._pause = self._loop.call_later(self._next_pause(), self._resume)
             return
         self.flush()
 
@@ -141,6 +156,9 @@ class ControlClient:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
         self._transport = None
         self.failures += 1
         self._outbox.lost()

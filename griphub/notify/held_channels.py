@@ -34,7 +34,7 @@ class HeldChannels:
         self._on_held = on_held
         self._on_left = on_left
         self._socket = context.socket(zmq.XPUB)
-        # Without it the end of the handler is not seen, and its subscriptions stay for ever.
+        # Without it the end of the handler is not seen, and its subscriptions never end.
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.RECONNECT_IVL, 50)

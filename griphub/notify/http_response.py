@@ -21,14 +21,17 @@ class ResponseReader:
         self._answers: list[tuple[int, bytes]] = []
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Return status and beginning of the body of each response that ``data`` completes.
+        """Return status and beginning of the body of each response that is complete.
+
+        Args:
+            data: bytes received.
 
         Raises:
             ValueError: The bytes are no HTTP.
         """
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise ValueError(f"no HTTP response: {error}") from error
         answers, self._answers = self._answers, []
         return answers

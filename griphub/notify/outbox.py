@@ -13,10 +13,12 @@ from typing import Final
 __all__ = ["BATCH_MAX", "QUEUE_MAX", "Outbox", "OutboxState"]
 
 BATCH_MAX: Final = 1_000_000
-"""Greatest size of the items of one request, in bytes."""
+"""Greatest size of one request's body, in bytes: the control port takes no more by default. One item may exceed it."""
 
 QUEUE_MAX: Final = 8_000_000
 """Bytes of waiting items beyond which the handler counts as one that is away."""
+
+_FRAME: Final = b'{"items":[%b]}'
 
 
 class OutboxState(enum.Enum):
@@ -35,7 +37,7 @@ class Outbox:
 
     Args:
         hint: returns the hint for a channel by its name; None for a channel without followers.
-        batch_max: greatest size of the items of one request, in bytes.
+        batch_max: greatest size of one request's body, in bytes.
         queue_max: greatest size of all waiting items, in bytes.
     """
 
@@ -110,30 +112,31 @@ class Outbox:
         if self.state is not OutboxState.READY:
             return b""
         parts: list[bytes] = []
-        size = 0
+        left = self._batch_max - len(_FRAME)
         for channel in list(self._missed):
-            if size >= self._batch_max:
-                break
-            del self._missed[channel]
             item = self._hint(channel)
             if item is not None:
+                if parts and len(item) > left:
+                    break
                 parts.append(item)
                 self._under_way.append(channel)
-                size += len(item)
+                # One more for the comma.
+                left -= len(item) + 1
+            del self._missed[channel]
         taken = 0
         for channel, item in self._items:
-            if parts and size + len(item) > self._batch_max:
+            if parts and len(item) > left:
                 break
             parts.append(item)
             self._under_way.append(channel)
-            size += len(item)
+            left -= len(item) + 1
             taken += 1
             self._size -= len(item)
         del self._items[:taken]
         if not parts:
             return b""
         self.state = OutboxState.SENDING
-        return b'{"items":[%b]}' % b",".join(parts)
+        return _FRAME % b",".join(parts)
 
     def _miss_request(self) -> None:
         self._missed.update(dict.fromkeys(self._under_way))
