@@ -66,11 +66,11 @@ RANGES_MAX: Final = 1_000_000
 """Distinct ranges of keys that have followers, of all owners."""
 
 READS_MAX: Final = 10_000
-"""Reads of the store that wait, of all owners."""
+"""Greatest number of reads of the store that wait, of all owners."""
 
 STORED_PAGE: Final = 1000
 STORED_BYTES: Final = 4_000_000
-"""Events, and bytes of them, that are read at once after a restart of the writer."""
+"""Events, and bytes of them, that one read after a restart of the writer brings."""
 
 
 class Hub:

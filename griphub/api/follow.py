@@ -2,7 +2,8 @@
 
 Every answer is a page of history up to the id that the fan-out has reached. A page that is not the last one is followed
 by a link to the next; the last one is held on the channel of its range, at the position that the channel had when the
-page was begun. What is published in between has another ``prev-id``: the proxy sees a gap and follows the link.
+page was begun. An item published in between has another ``prev-id``:
+the proxy sees a gap and follows the link.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class Following:
             limit = min(limit, follower.limit)
         number, after, lost = follower.topic.number, follower.after, b""
         if tail is not None and held is not None and follower.position and after == held.tail:
-            # At the tail nothing is missing, whatever the floor.
+            # A follower at the tail misses nothing, also below the floor.
             page = RenderedPage(follower.topic, b"", 0, 0, 0, after, False)
             return _Part(page, tail, b"")
         for _ in range(2):
@@ -272,7 +273,7 @@ class Following:
     # --- loss
 
     def _loss(self, topic: Topic | None) -> dict[str, str | None]:
-        """Return the members that tell what is retained of a topic."""
+        """Return the members that name the retained part of a topic."""
         if topic is None:
             return {"floor": None, "floor_cursor": None, "oldest_time": None, "snapshot": None}
         return {
@@ -287,7 +288,7 @@ class Following:
 
         Args:
             topic: the topic as it is; None if there is none any more.
-            reason: what is missing.
+            reason: the missing part.
         """
         self._context.counters.gone += 1
         cure = "read /snapshot and go on from its version, or begin at floor_cursor with truncated=allow"

@@ -75,6 +75,9 @@ class Keys:
             key: the key.
             rights: of the caller.
 
+        Returns:
+            The answer.
+
         Raises:
             Problem: 404, the key has no value.
         """
@@ -95,6 +98,9 @@ class Keys:
             topic: the topic.
             text: cursor of the event.
             rights: of the caller.
+
+        Returns:
+            The answer.
 
         Raises:
             Problem: 400, 404 or 410.

@@ -52,7 +52,7 @@ class Publishing:
 
     Args:
         context: parts of the hub.
-        feed: receiver of what was stored.
+        feed: receiver of stored events.
     """
 
     def __init__(self, context: Context, feed: Feed) -> None:
@@ -65,7 +65,7 @@ class Publishing:
         Args:
             request: the request.
             topic: name of an existing topic.
-            rights: of the caller, who may publish.
+            rights: of the caller, among them that to publish.
             query: parameters.
             reply: called once with the answer.
 

@@ -122,11 +122,14 @@ class Reading:
             topic: its topic; the caller may read it.
             rights: of the caller.
 
+        Returns:
+            The answer.
+
         Raises:
             Problem: the request is refused.
         """
         if last_event_id(request.headers) == "resync":
-            # The page was told to read a snapshot; this ends its EventSource.
+            # The resync before has ended the reading; this ends the EventSource.
             return Answer(204, b"", "")
         query = read_query(request.target.query)
         form = accepted_representation(request.headers)
@@ -145,7 +148,7 @@ class Reading:
     async def _follower(
         self, request: Request, query: ReadQuery, form: Representation, topic: Topic, rights: Rights
     ) -> Follower:
-        """Return what a request asks for, with its place as an id."""
+        """Return the follower of a request, with its place as an id."""
         owner, gone = owner_key(rights.owner), False
         try:
             after, position = await self.start(request, query, topic, owner)
@@ -198,6 +201,9 @@ class Reading:
         Args:
             request: the request.
             text: the signed capability.
+
+        Returns:
+            The answer.
 
         Raises:
             Problem: 403, the signature is wrong; 503.

@@ -151,7 +151,7 @@ def answer_bytes(answer: Answer, *, keep_alive: bool, head: bool = False) -> byt
         head: whether the body is left out (HEAD).
     """
     if not answer.headers and keep_alive and not head and answer.status == 201:
-        # Publishers, who are most.
+        # Answers to publishers are the most frequent.
         return b"%bContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b" % (
             _LINES[201],
             answer.content_type.encode(),

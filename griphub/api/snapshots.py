@@ -57,6 +57,9 @@ class Snapshots:
             topic: the topic.
             rights: of the caller.
 
+        Returns:
+            The answer.
+
         Raises:
             Problem: 400; 410, the version is not retained; 429, too many snapshots are being read.
         """
@@ -82,6 +85,9 @@ class Snapshots:
         Args:
             request: the request.
             text: the signed capability.
+
+        Returns:
+            The answer.
 
         Raises:
             Problem: the link is wrong, has expired, or its version is not retained any more.

@@ -85,6 +85,9 @@ class Topics:
             name: of the topic.
             rights: of the caller.
 
+        Returns:
+            The answer.
+
         Raises:
             Problem: the request is refused.
         """
@@ -98,6 +101,9 @@ class Topics:
             request: the request.
             name: of the topic.
             rights: of the caller.
+
+        Returns:
+            The answer.
 
         Raises:
             Problem: the request is refused.
@@ -113,6 +119,9 @@ class Topics:
             name: of the topic.
             rights: of the caller.
 
+        Returns:
+            The answer.
+
         Raises:
             Problem: the request is refused.
         """
@@ -123,10 +132,13 @@ class Topics:
         return Answer(200, topic_json(topic, self._context.epochs) + b"\n")
 
     async def delete(self, name: str) -> Answer:
-        """Answer ``DELETE /topics/T``: its followers are told, and end.
+        """Answer ``DELETE /topics/T``: its followers get a resync, and end.
 
         Args:
             name: of the topic.
+
+        Returns:
+            The answer.
 
         Raises:
             Problem: 404, there is none.
@@ -145,6 +157,9 @@ class Topics:
 
         Args:
             name: of the topic.
+
+        Returns:
+            The answer.
 
         Raises:
             Problem: 404, there is none.
@@ -166,6 +181,9 @@ class Topics:
         Args:
             request: the request.
             rights: of the caller.
+
+        Returns:
+            The answer.
 
         Raises:
             Problem: the request is refused.

@@ -1,4 +1,4 @@
-"""Retention loop: raises the floors of topics, and deletes what is below them, a slice at a time.
+"""Retention loop: raises the floors of topics, and deletes events below them, a slice at a time.
 
 Before a floor passes the tail of a channel, the tail is moved up to the newest event, so that a client that has
 everything is never found below the floor.
