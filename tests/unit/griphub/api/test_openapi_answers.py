@@ -1,0 +1,214 @@
+"""Answers of a hub compared with its OpenAPI document: each operation once, and no path beside them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from griphub.access.capability import Capability, sign
+from griphub.api import application
+from tests.support.hub_api import HubApi, Response
+from tests.unit.griphub.api.cases import run
+from tests.unit.griphub.api.composed import context_of
+from tests.unit.griphub.api.described import DOCUMENT, check, check_problem
+
+METHODS: Final = ("get", "put", "post", "patch", "delete")
+
+SSE: Final = {"Accept": "text/event-stream"}
+LINES: Final = {"Accept": "application/x-ndjson"}
+
+COMMON: Final = frozenset(
+    {
+        *("content-type", "content-length", "cache-control", "x-content-type-options", "content-security-policy"),
+        *("grip-hold", "grip-channel", "grip-link", "grip-keep-alive", "grip-timeout"),
+    }
+)
+"""Headers of HTTP, and of GRIP for the proxy, which the document does not name."""
+
+
+def operations() -> set[tuple[str, str]]:
+    return {(path, method) for path, methods in DOCUMENT["paths"].items() for method in methods}
+
+
+def response_of(path: str, method: str, status: int) -> dict[str, Any]:
+    """Return the description of an answer."""
+    found: dict[str, Any] = DOCUMENT["paths"][path][method]["responses"][str(status)]
+    if "$ref" in found:
+        found = DOCUMENT["components"]["responses"][found["$ref"].rpartition("/")[2]]
+    return found
+
+
+def check_schema(schema: Mapping[str, Any], value: Any) -> None:
+    """Check a value against a schema that is a reference, one of several references, or anything."""
+    if "anyOf" in schema:
+        name = {"snapshot": "SnapshotBegin", "event": "Event", "truncated": "Truncated", "resync": "Resync"}.get(
+            value.get("type"), "SnapshotEnd" if "complete" in value else "Expired"
+        )
+        assert {"$ref": f"#/components/schemas/{name}"} in schema["anyOf"]
+        check(name, value)
+    elif "$ref" in schema:
+        check(schema["$ref"].rpartition("/")[2], value)
+
+
+def check_answer(path: str, method: str, answer: Response) -> None:
+    """Check status, headers and body of an answer."""
+    described = response_of(path, method, answer.status)
+    # 304 has the headers of the 200 that it stands for (RFC 9110 §15.4.5).
+    whole = response_of(path, method, 200) if answer.status == 304 else described
+    assert set(answer.headers) - COMMON <= {name.lower() for name in whole.get("headers", ())}, answer.headers
+    content = described.get("content")
+    if content is None:
+        assert answer.body == b""
+        return
+    kind = answer.headers["content-type"]
+    schema = content.get(kind, content.get("*/*", {})).get("schema")
+    assert schema is not None, kind
+    if kind == "application/x-ndjson":
+        assert answer.body.endswith(b"\n")
+        for line in answer.lines:
+            check_schema(schema, line)
+    elif kind == "text/event-stream":
+        for block in answer.blocks:
+            check(block.get("event", "event").capitalize(), json.loads(block["data"]))
+    elif kind == "application/json":
+        check_schema(schema, answer.json)
+
+
+def test_each_operation_answers_as_described() -> None:
+    async def case(hub: HubApi) -> None:
+        seen: set[tuple[str, str, int]] = set()
+
+        async def ask(
+            method: str,
+            path: str,
+            status: int,
+            body: bytes | str | Mapping[str, Any] | None = None,
+            headers: Mapping[str, str] | None = None,
+            query: str = "",
+            **values: str,
+        ) -> Response:
+            target = path.format(**{"topic": "t", "key": "k", **values})
+            answer = await hub.request(method.upper(), target + query, body, headers)
+            assert answer.status == status, (method, target, answer)
+            check_answer(path, method, answer)
+            seen.add((path, method, status))
+            return answer
+
+        topic, events, keys = "/topics/{topic}", "/topics/{topic}/events", "/topics/{topic}/keys/{key}"
+        settings = {"retention": {"age": 60, "compact": True}, "labels": {"a": "b"}, "progress": 5, "store": "disk"}
+        await ask("put", topic, 201, settings)
+        await ask("put", topic, 200, {})
+        await ask("put", topic, 201, topic="P%2FT")
+        merge = {"Content-Type": "application/merge-patch+json"}
+        await ask("patch", topic, 200, '{"retention":{"age":null,"events":9}}', merge)
+        await ask("get", "/topics", 200)
+        await ask("get", "/topics", 200, query="?limit=1&after=A")
+
+        batch = {"events": [{"data": {"a": 1}}, {"data": "x", "content_type": "text/plain", "key": "k"}]}
+        await ask("post", events, 201, batch, {"Idempotency-Key": '"1"', "If-Match": '"0"'})
+        repeated = await ask("post", events, 201, batch, {"Idempotency-Key": '"1"', "If-Match": '"0"'})
+        assert repeated.headers["idempotency-replayed"] == "true"
+        named = {
+            "Event-Key": "b%C3%A9",
+            "Event-Op": "put",
+            "Event-Attributes": '{"a":"b"}',
+            "Content-Type": "image/png",
+        }
+        stored = await ask("post", events, 201, b"\x89", named)
+        cloud = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": 1, "p": "k2"}
+        await ask("post", events, 201, cloud, {"Content-Type": "application/cloudevents+json"}, "?key=p")
+        await ask("put", keys, 201, "v", {"Content-Type": "text/plain"})
+        await ask("get", topic, 200)
+        value = await ask("get", keys, 200)
+        await ask("get", keys, 200, key="b%C3%A9")
+        await ask("delete", keys, 201, headers={"If-Match": value.headers["etag"]})
+
+        [cursor] = [event["cursor"] for event in stored.json["events"]]
+        await ask("get", "/topics/{topic}/events/{cursor}", 200, cursor=cursor)
+        page = await ask("get", events, 200)
+        assert len(page.json["events"]) == 6
+        await ask("get", events, 200, query="?limit=2")
+        await ask("get", events, 200, query="?truncated=allow&after=zzzz.1")
+        await ask("get", events, 200, query="?wait=5&after=" + page.json["cursor"])
+        await ask("get", events, 304, headers={"If-None-Match": page.headers["etag"]})
+        await ask("get", events, 200, headers=LINES, query="?low=a&high=z")
+        await ask("get", events, 200, headers=LINES, query="?truncated=allow&after=zzzz.1")
+        await ask("get", events, 204, headers={**SSE, "Last-Event-ID": "resync"})
+        resync = await ask("get", events, 200, headers={**SSE, "Last-Event-ID": "zzzz.1"})
+        assert resync.blocks[0]["event"] == "resync"
+        held = await ask("get", events, 200, headers=SSE)
+        lines = await ask("get", events, 200, headers=LINES, query="?follow=true")
+
+        snapshot = await ask("get", "/topics/{topic}/snapshot", 200)
+        assert len(snapshot.lines) == 4
+        last = {"Grip-Last": "hub/1/sse/; last-id=0"}
+        link, other = (each.headers["grip-link"].split(">")[0].rpartition("/")[2] for each in (held, lines))
+        await ask("get", "/follow/{capability}", 200, headers=last, capability=link)
+        version = int(snapshot.lines[0]["version"])
+        pages = Capability("snapshot", 1, 0, "lines", (None, None, False), 0, version, after_key="b\u00e9")
+        capability = sign(pages, context_of(hub).state.secret)
+        await ask("get", "/snapshot/{capability}", 200, capability=capability)
+        await ask("post", "/topics/{topic}/revoke", 204)
+        for text in (link, other):
+            expired = await ask("get", "/follow/{capability}", 200, headers=last, capability=text)
+            assert b'"type":"expired"' in expired.body
+        await ask("delete", topic, 204)
+        description = await ask("get", "/openapi.json", 200)
+        assert description.json == json.loads(json.dumps(DOCUMENT))
+
+        assert seen == {
+            (path, method, int(status))
+            for path, method in operations()
+            for status in DOCUMENT["paths"][path][method]["responses"]
+            if int(status) < 400
+        }
+
+    run(case)
+
+
+def patterns(function: str) -> set[tuple[str, ...]]:
+    """Return the paths that a method of the application matches; ``*`` stands for any segment."""
+    [tree] = [
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(application)))
+        if isinstance(node, ast.FunctionDef) and node.name == function
+    ]
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.match_case) and isinstance(node.pattern, ast.MatchSequence):
+            parts = node.pattern.patterns
+            if not any(isinstance(part, ast.MatchStar) for part in parts):
+                found.add(tuple(ast.literal_eval(p.value) if isinstance(p, ast.MatchValue) else "*" for p in parts))
+    return found
+
+
+def test_no_path_of_the_application_is_missing_in_the_document() -> None:
+    routed = patterns("_begin") | {("topics", "*", *rest) for rest in patterns("_topic")}
+    described = {
+        tuple("*" if part.startswith("{") else part for part in path[1:].split("/")) for path in DOCUMENT["paths"]
+    }
+    assert routed == described
+
+
+def test_no_method_of_a_path_is_missing_in_the_document() -> None:
+    async def case(hub: HubApi) -> None:
+        for path, described in DOCUMENT["paths"].items():
+            values = {"topic": "t", "key": "k", "cursor": "0", "capability": "x"}
+            await hub.make("t")
+            for method in METHODS:
+                answer = await hub.request(method.upper(), path.format(**values), "x" if method == "post" else None)
+                if method in described:
+                    assert answer.status != 405, (method, path)
+                    if answer.status >= 400:
+                        response_of(path, method, answer.status)
+                        check_problem(answer, answer.status, "")
+                else:
+                    check_problem(answer, 405, "the method here must be one of")
+                    assert {name.lower() for name in answer.headers["allow"].split(", ")} == set(described), path
+                if path == "/topics/{topic}":
+                    await hub.make("t")
+
+    run(case)
