@@ -144,16 +144,13 @@ def run_hub_command(options: argparse.Namespace) -> int:
     """Run one of the commands.
 
     Args:
-        options: of ``add_hub_commands``, with ``hub_command``.
+        options: of ``add_hub_commands``; ``hub_command`` is not None.
 
     Returns:
         The exit status.
     """
     from griphub.client.errors import HubError, RequestFailed
 
-    if options.hub_command is None:
-        print(f"gripproxy hub: error: name a command: {', '.join(_COMMANDS)}", file=sys.stderr)
-        return 2
     prefix = f"gripproxy hub {options.hub_command}: error:"
     try:
         return asyncio.run(_COMMANDS[options.hub_command](options))
