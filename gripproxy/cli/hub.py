@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from gripproxy.cli.hub_text import amount_bytes, amount_seconds, event_line, printable, topic_lines, topic_table
+from gripproxy.grip.errors import OperatorError
 
 if TYPE_CHECKING:
     from griphub.client.connection import HubConnection
@@ -136,7 +137,7 @@ def _pair(text: str) -> tuple[str, str]:
 # --- commands
 
 
-class _Misuse(Exception):
+class _Misuse(OperatorError):
     """Options that do not fit together: exit status 2."""
 
 

@@ -35,7 +35,8 @@
     │   ├── PublishError       an item that ``gripproxy publish`` could not publish (cli)
     │   ├── RouteError         a line of the routes file that cannot be used (routing)
     │   ├── StatsSubscriberError   an address of a stats socket that cannot be connected to (stats)
-    │   └── TerminalError      no terminal for the live view (top)
+    │   ├── TerminalError      no terminal for the live view (top)
+    │   └── _Misuse            options of a ``gripproxy hub`` command that do not fit together (cli)
     ├── InternalError     a fault of gripproxy: one of its processes broke a rule that another relies on
     │   ├── PipeError          a frame of the pipe that cannot be decoded (pipe)
     │   └── UnexpectedEvent    an event that the state of a recovery does not expect (sessions)
