@@ -15,7 +15,7 @@ from griphub.api.context import Context
 from griphub.api.keys import Keys
 from griphub.api.openapi import OPENAPI
 from griphub.api.problem import Problem, limited
-from griphub.api.publish_body import drafts_of
+from griphub.api.publish_body import draft_reader
 from griphub.api.publishing import Publishing, store_failure
 from griphub.api.query import PublishQuery, nothing_else, publish_query
 from griphub.api.reading import Reading
@@ -249,7 +249,7 @@ class HubApplication:
         """Return the way in which further publications with an equal head are carried out."""
         context, config, headers = self._context, self._context.config, request.headers
         token = token_of(headers, request.target.query, config.hub_cookie, config.hub_origins)
-        verifier, publishing = context.verifier, self._publishing
+        verifier, append, read = context.verifier, self._publishing.append, draft_reader(headers, query)
 
         def publish(body: bytes, reply: Reply) -> bool:
             try:
@@ -258,7 +258,7 @@ class HubApplication:
                 return False
             if not rights.may("publish", name) or context.topics.named(name) is None:
                 return False
-            publishing.append(Publication(name, drafts_of(headers, query, body)), reply)
+            append(Publication(name, read(body)), reply)
             return True
 
         return publish

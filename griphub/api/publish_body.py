@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
@@ -31,7 +31,7 @@ from griphub.topics.event_text import ContentKind, content_kind
 from griphub.topics.names import CONTENT_TYPE_MAX, check_attributes, check_content_type, check_key
 from gripproxy.grip.errors import ClientError
 
-__all__ = ["BATCH_TYPE", "DEFAULT_LIMITS", "PublishLimits", "digest_of", "draft_of", "drafts_of"]
+__all__ = ["BATCH_TYPE", "DEFAULT_LIMITS", "PublishLimits", "digest_of", "draft_of", "draft_reader", "drafts_of"]
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -223,6 +223,25 @@ def drafts_of(
     if query.batch or (type(value) is dict and len(value) == 1 and type(value.get("events")) is list):
         return _batch(fields, value, body, limits)
     return (_stored(fields, body, limits),)
+
+
+def draft_reader(
+    headers: Headers, query: PublishQuery, limits: PublishLimits = DEFAULT_LIMITS
+) -> Callable[[bytes], tuple[Draft, ...]]:
+    """Return ``drafts_of`` for the bodies of many requests with equal headers and parameters.
+
+    Args:
+        headers: lower-case names and values, those of a request that was carried out.
+        query: its parameters.
+        limits: bounds.
+    """
+    fields = _fields(headers)
+    kind = None if fields.content_type is None else content_kind(fields.content_type)
+    essence = "" if fields.content_type is None else _essence(fields.content_type)
+    if fields.cloud or kind is ContentKind.JSON or essence.startswith("application/") or query != PublishQuery():
+        return lambda body: drafts_of(headers, query, body, limits)
+    # One event of a type that no form of batches has.
+    return lambda body: (_stored(fields, body, limits),)
 
 
 def _single(fields: _Fields, body: bytes, limits: PublishLimits) -> Draft:

@@ -67,6 +67,10 @@ the last event."""
 
 def plain_draft(draft: Draft) -> PlainDraft:
     """Return the plain form of a ``draft``."""
+    if draft.key is None and not draft.attributes:
+        # Most events.
+        data, content_type = draft.data, draft.content_type
+        return (0 if draft.op == "put" else 1, None, content_type, None, data, len(data) + len(content_type.encode()))
     attributes = orjson.dumps(dict(draft.attributes)).decode() if draft.attributes else None
     return (
         0 if draft.op == "put" else 1,
