@@ -208,7 +208,8 @@ class Restored:
 
     def lost(self, id: int) -> bool:
         """Return whether the event with ``id`` was lost."""
-        return self.newest < id < self.first
+        # The place before the first id belongs to the new epoch.
+        return self.newest < id < self.first - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,6 +431,9 @@ def gap_free(history: History) -> Iterator[Finding]:
                     place = None
                 elif step.floor is not None:
                     place = max(place or 0, step.floor)
+            elif isinstance(step, Paged):
+                yield from _missed(known, name, place or 0, step.cursor, inclusive=True)
+                place = max(place or 0, step.cursor)
             elif isinstance(step, Got):
                 yield from _missed(known, name, place or 0, step.id)
                 place = max(place or 0, step.id)
@@ -444,15 +448,15 @@ def gap_free(history: History) -> Iterator[Finding]:
             yield from _missed(known, name, place, history.newest + 1)
 
 
-def _missed(known: _Known, name: str, place: int, id: int) -> Iterator[Finding]:
-    """Yield the loss between the place of a reader and the id that it is at next."""
+def _missed(known: _Known, name: str, place: int, id: int, *, inclusive: bool = False) -> Iterator[Finding]:
+    """Yield the loss between the place of a reader and the id that it is at next, which may be part of the loss."""
     history = known.history
-    if place and history.lost(place):
+    if place and history.lost(place) and not history.lost(id):
         yield Finding("gap-free", f"{name} was at event {place}, which a restore lost, and received no report")
     elif place and place < history.births[-1] < id and history.topic(place) != history.topic(id):
         yield Finding("gap-free", f"{name} was at event {place} of a deleted topic, and received no report")
     birth = history.births[history.topic(id)]
-    if missing := known.between(history.readers[name], max(place, birth), id):
+    if missing := known.between(history.readers[name], max(place, birth), id + inclusive):
         ids = ", ".join(map(str, missing[:5])) + (" …" if len(missing) > 5 else "")
         yield Finding("gap-free", f"{name} did not receive {len(missing)} events between {place} and {id}: {ids}")
 

@@ -172,6 +172,10 @@ def waits_behind_a_restore(history: History) -> None:
     del history.steps[3:]
 
 
+def page_without_an_event(history: History) -> None:
+    history.steps[3] = Paged(3.0, "r", 3)
+
+
 def truncated_without_report(history: History) -> None:
     del history.steps[1]
 
@@ -253,6 +257,7 @@ VIOLATIONS: list[tuple[str, Callable[[], History], Callable[[History], None]]] =
     ("gap-free", reborn, waits_in_a_deleted_topic),
     ("gap-free", restored, goes_on_behind_a_restore),
     ("gap-free", restored, waits_behind_a_restore),
+    ("gap-free", sound, page_without_an_event),
     ("gap-free", trimmed, truncated_without_report),
     ("atomic", sound, stored_in_part),
     ("atomic", sound, several_versions),
