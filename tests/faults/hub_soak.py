@@ -1,0 +1,292 @@
+"""Run of a hub as real processes, with readers, publishers and faults: ``python -m tests.faults.hub_soak --minutes 2``.
+
+Exit status 1 if a promise was broken; the findings are printed, and the histories are kept in a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import pathlib
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import aiohttp
+
+from tests.e2e.crowd import room_for_files
+from tests.faults.hub_crowd import AWAY, FORMS, KEYS, PAUSE, Publisher, Reader, Topic
+from tests.support.hub import HubSite, hub_site
+from tests.support.hub_history import Finding, History, Measured, judge
+from tests.support.hub_recorder import Recorder
+
+__all__ = ["Report", "Scale", "main", "run"]
+
+TOPICS: Final = ("kept", "trimmed", "reborn")
+"""Names of the topics: one without retention, one whose retention changes, one that is deleted and made again."""
+
+FAULTS: Final = ("hub", "writer_process", "reader_process", "handler")
+"""Processes that are killed."""
+
+MEMORY_MAX: Final = 400_000
+"""Greatest resident size of a process of the hub in kB: the bounds of its queues, and the interpreter."""
+
+CONVERGE: Final = 60.0
+"""Seconds that readers have at the end to receive everything."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Size of a run.
+
+    Attributes:
+        readers: number of readers.
+        publishers: number of publishers.
+        seconds: for which there are faults.
+        pause: seconds between two faults.
+    """
+
+    readers: int = 60
+    publishers: int = 3
+    seconds: float = 60.0
+    pause: float = 3.0
+
+
+@dataclass
+class Report:
+    """Result of a run.
+
+    Attributes:
+        seed: of its chance.
+        histories: of the topics, by name.
+        counts: of what happened.
+    """
+
+    seed: int
+    histories: dict[str, History] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Findings about all topics."""
+        return [
+            Finding(finding.promise, f"topic {name}: {finding.text}")
+            for name, history in self.histories.items()
+            for found in judge(history).values()
+            for finding in found
+        ]
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
+        return f"hub, seed {self.seed}: {counts}; findings: {len(self.findings)}"
+
+
+class _Run:
+    """One run.
+
+    Args:
+        site: the service.
+        session: of HTTP.
+        report: of the run.
+        scale: of the run.
+    """
+
+    def __init__(self, site: HubSite, session: aiohttp.ClientSession, report: Report, scale: Scale) -> None:
+        self._site = site
+        self._session = session
+        self._report = report
+        self._scale = scale
+        self._chance = random.Random(report.seed)
+        self._end = time.monotonic() + scale.seconds
+        self.topics = {name: Topic(name, f"{site.url}/topics/{name}", Recorder(name)) for name in TOPICS}
+        self.readers: list[Reader] = []
+
+    async def ask(self, method: str, url: str, body: Any = None) -> tuple[int, Any]:
+        """Send a request until it is answered; return status and JSON."""
+        while True:
+            with contextlib.suppress(aiohttp.ClientError, ConnectionError):
+                async with self._session.request(method, url, json=body) as response:
+                    if response.status not in AWAY:
+                        return response.status, await response.json() if response.status < 204 else None
+            await asyncio.sleep(PAUSE)
+
+    async def make(self, topic: Topic) -> None:
+        """Make a topic."""
+        status, answer = await self.ask("PUT", topic.url, {})
+        assert status in (200, 201), status
+        topic.recorder.made(answer)
+        topic.last.clear()
+
+    async def play(self) -> None:
+        """Carry out the run."""
+        for topic in self.topics.values():
+            await self.make(topic)
+        async with contextlib.AsyncExitStack() as stack:
+            reading = await stack.enter_async_context(_tasks())
+            working = await stack.enter_async_context(_tasks())
+            for number in range(self._scale.publishers):
+                working.append(asyncio.ensure_future(self._publish(number)))
+            working += [asyncio.ensure_future(work()) for work in (self._retain, self._make_again, self._hurt)]
+            for number in range(self._scale.readers):
+                reading.append(asyncio.ensure_future(self._reader(number).run()))
+                await asyncio.sleep(self._scale.seconds / 2 / self._scale.readers)
+                _check(reading)
+            await asyncio.gather(*working)
+            publisher = Publisher(self._session, "last", self._chance)
+            for topic in self.topics.values():
+                await publisher.publish(topic, [None, *KEYS])
+            deadline = time.monotonic() + CONVERGE
+            while time.monotonic() < deadline and not all(map(_converged, self.readers)):
+                _check(reading)
+                await asyncio.sleep(PAUSE)
+            self._measure()
+        for topic in self.topics.values():
+            history = topic.recorder.history
+            history.complete = {reader.name for reader in self.readers if reader.topic is topic}
+            self._report.histories[topic.name] = topic.recorder.finish(self._site.directory / "hub.db")
+        for reader in self.readers:
+            self._report.counts["received"] += reader.got
+            self._report.counts["reports"] += reader.told
+        self._report.counts["readers"] = len(self.readers)
+
+    def _reader(self, number: int) -> Reader:
+        form = FORMS[number % len(FORMS)]
+        topic = self.topics[self._chance.choice(TOPICS)]
+        key = self._chance.choice(["", "", *KEYS])
+        truncated = self._chance.random() < 0.3
+        reader = Reader(
+            self._session, topic, f"{form}-{number}{'-' if key else ''}{key}", form, key, truncated=truncated
+        )
+        self.readers.append(reader)
+        return reader
+
+    async def _publish(self, number: int) -> None:
+        chance = random.Random(self._report.seed * 1000 + number)
+        publisher = Publisher(self._session, f"publisher-{number}", chance)
+        while time.monotonic() < self._end:
+            await publisher.publish(self.topics[chance.choice(TOPICS)])
+            await asyncio.sleep(chance.random() * 0.2)
+        self._report.counts["published"] += publisher.events
+        self._report.counts["replayed"] += publisher.repeated
+
+    async def _retain(self) -> None:
+        """Change the retention of a topic."""
+        topic = self.topics["trimmed"]
+        while time.monotonic() < self._end:
+            await asyncio.sleep(self._chance.random() * 2)
+            events = self._chance.choice((None, 10, 30, 100, 300))
+            status, _ = await self.ask("PATCH", topic.url, {"retention": {"events": events}})
+            assert status == 200, status
+            self._report.counts["retentions"] += 1
+
+    async def _make_again(self) -> None:
+        """Delete a topic and make it again."""
+        topic = self.topics["reborn"]
+        while time.monotonic() < self._end:
+            await asyncio.sleep(self._scale.seconds / 6 * (0.5 + self._chance.random()))
+            async with topic.lock:
+                status, _ = await self.ask("DELETE", topic.url)
+                # 404: an attempt that was not answered has deleted it.
+                assert status in (204, 404), status
+                await asyncio.sleep(self._chance.random() * 0.5)
+                await self.make(topic)
+            self._report.counts["deletions"] += 1
+
+    async def _hurt(self) -> None:
+        """Kill processes."""
+        while time.monotonic() < self._end:
+            await asyncio.sleep(self._scale.pause * (0.5 + self._chance.random()))
+            kind = self._chance.choice(FAULTS)
+            await asyncio.to_thread(self._site.kill, kind)
+            for topic in self.topics.values():
+                topic.recorder.history.faults.append(time.monotonic())
+            self._report.counts[f"kills of {kind}"] += 1
+
+    def _measure(self) -> None:
+        for kind in ("hub", "writer_process", "reader_process"):
+            status = pathlib.Path(f"/proc/{self._site.pid(kind)}/status").read_text()
+            [peak] = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")]
+            measured = Measured(f"memory of {kind} in kB", peak, MEMORY_MAX)
+            self.topics["kept"].recorder.history.measured.append(measured)
+
+
+@contextlib.asynccontextmanager
+async def _tasks() -> AsyncIterator[list[asyncio.Future[None]]]:
+    """Tasks that are cancelled at the end."""
+    tasks: list[asyncio.Future[None]] = []
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _check(tasks: list[asyncio.Future[None]]) -> None:
+    """Raise the error of a task that has ended with one."""
+    for task in tasks:
+        if task.done():
+            task.result()
+
+
+def _converged(reader: Reader) -> bool:
+    return reader.place >= reader.topic.last_in(reader.keys)
+
+
+async def run(site: HubSite, seed: int, scale: Scale) -> Report:
+    """Carry out one run.
+
+    Args:
+        site: a running service with a hub.
+        seed: of the chance that decides readers, publications and faults.
+        scale: of the run.
+    """
+    report = Report(seed)
+    timeout = aiohttp.ClientTimeout(total=CONVERGE)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
+        await _Run(site, session, report, scale).play()
+    return report
+
+
+def main(arguments: list[str] | None = None, note: Callable[[str], object] = print) -> int:
+    """Run once.
+
+    Args:
+        arguments: of the command line; None for those of the process.
+        note: called with each line of the result.
+
+    Returns:
+        The exit status.
+    """
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--readers", type=int, default=100)
+    parser.add_argument("--pause", type=float, default=3.0, help="seconds between two faults")
+    options = parser.parse_args(arguments)
+    scale = Scale(options.readers, seconds=options.minutes * 60, pause=options.pause)
+    note(f"hub, seed {options.seed}: {scale}")
+    with room_for_files(4 * options.readers + 1000), hub_site() as site:
+        report = asyncio.run(run(site, options.seed, scale))
+        log = site.log
+    if report.findings:
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="hub-history-"))
+        for name, history in report.histories.items():
+            records = [*history.answers, *history.steps, *history.store]
+            (folder / f"{name}.txt").write_text("".join(f"{record}\n" for record in records))
+        (folder / "log.txt").write_text(log)
+        for finding in report.findings:
+            note(str(finding))
+        note(f"the whole history is in {folder}")
+    note(str(report))
+    return 1 if report.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
