@@ -23,9 +23,9 @@ INTERVAL: Final = 0.2
 EARLY: Final = 4 * 1024 * 1024
 """Bytes of events after which a checkpoint is made earlier."""
 
-LOG_PAGES: Final = 16_384
-"""Pages of the log (64 MiB) above which the writer waits for a checkpoint: the log is begun anew only when a commit
-finds all of it checkpointed."""
+LOG_PAGES: Final = 6144
+"""Pages of the log (24 MiB) above which the writer waits for a checkpoint: the log is begun anew only when a commit
+finds all of it checkpointed. On a full disk the ballast has to have room for all of it."""
 
 
 class Checkpointer:

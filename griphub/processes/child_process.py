@@ -29,7 +29,7 @@ def pause_before(starts: int) -> float:
     """Return the seconds to wait before a start.
 
     Args:
-        starts: starts of the child before, since it last worked for some time.
+        starts: starts of the child before, since it last answered.
     """
     return min(PAUSE_MAX, 0.05 * 2 ** min(starts, 10)) if starts else 0.0
 

@@ -41,9 +41,6 @@ OWNER_MAX: Final = 100
 DEADLINE: Final = 30.0
 """Seconds for a call, its wait included; a reader that takes longer is replaced."""
 
-STEADY: Final = 30.0
-"""Seconds of work after which an end of a reader is the first one again."""
-
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
@@ -394,7 +391,8 @@ class _Reader:
         self._stopped = False
         self._reason = ""
         self._starts = 0
-        self._began = 0.0
+        self._useful = False
+        """True once the process has answered: its end is then the first one of a row."""
         self._call: _Call | None = None
         self._finished: Callable[[_Call, Any, StoreError | None], None] | None = None
         self._again: asyncio.Task[None] | None = None
@@ -411,7 +409,7 @@ class _Reader:
         self._ready = self._loop.create_future()
         self._reason = ""
         self._child = ChildProcess(MODULE, self._arguments, self._received, self._ended)
-        self._began = self._loop.time()
+        self._useful = False
         try:
             await self._child.start()
         except OSError as error:
@@ -440,6 +438,7 @@ class _Reader:
     def _received(self, value: Any) -> None:
         kind = value[0]
         if kind in (ANSWER, FAILED) and self._call is not None and self._finished is not None:
+            self._useful = True
             call, self._call = self._call, None
             error = StoreBroken(f"the store could not be read: {value[1]}") if kind == FAILED else None
             self._finished(call, value[1], error)
@@ -466,7 +465,7 @@ class _Reader:
             self._on_lost(call)
 
     async def _start_again(self) -> None:
-        if self._loop.time() - self._began > STEADY:
+        if self._useful:
             self._starts = 0
         while not self._stopped and self._child is None:
             await asyncio.sleep(pause_before(self._starts))

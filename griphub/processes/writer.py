@@ -48,9 +48,6 @@ OVERHEAD: Final = 500
 SEND_BYTES: Final = 1024 * 1024
 """Bytes of publications after which a frame is sent within a turn of the loop."""
 
-STEADY: Final = 30.0
-"""Seconds of work after which an end of the child is the first one again."""
-
 FAIL_SLICE: Final = 1000
 """Publications that a turn of the loop reports as failed."""
 
@@ -106,7 +103,8 @@ class WriterProcess:
         self._ready: asyncio.Future[StoreState] = self._loop.create_future()
         self._working = False
         self._starts = 0
-        self._began = 0.0
+        self._useful = False
+        """True once the process has answered: its end is then the first one of a row."""
         self._unusable: tuple[str, str] | None = None
         """Class and text of the last error of the process."""
         self._reason = ""
@@ -158,7 +156,7 @@ class WriterProcess:
         arguments += ["--sync", options.sync, "--ballast", str(options.ballast), "--names-max", str(options.names_max)]
         arguments += ["--lock-wait", str(options.lock_wait)]
         self._child = ChildProcess(MODULE, arguments, self._received, self._ended)
-        self._began = self._loop.time()
+        self._useful = False
         try:
             await self._child.start()
         except OSError as error:
@@ -354,8 +352,10 @@ class WriterProcess:
     def _received(self, value: Any) -> None:
         kind = value[0]
         if kind == OUTCOMES:
+            self._useful = True
             self._answered(value[1])
         elif kind == ANSWER:
+            self._useful = True
             self._finish(value[1], None)
         elif kind == FAILED:
             for _ in range(value[1]):
@@ -423,7 +423,7 @@ class WriterProcess:
                 return
             log.error("writer ended: reason=%s", self._reason)
             self._on_end(self._reason)
-            if self._loop.time() - self._began > STEADY:
+            if self._useful:
                 self._starts = 0
             self._on_return(await self._start_again())
 

@@ -68,8 +68,8 @@ FULL_PAUSE: Final = 0.5
 DRAIN: Final = 1.0
 """Seconds for which a process that ends carries out commands that have arrived."""
 
-_CHANGES_THAT_FREE: Final = frozenset({"delete_topic", "raise_floor", "delete_slice", "forget_names"})
-"""Commands for which the ballast is released when the disk is full."""
+_CHANGES_THAT_FREE: Final = frozenset({"put_topic", "delete_topic", "raise_floor", "delete_slice", "forget_names"})
+"""Commands for which the ballast is released on a full disk; a shorter retention is a setting of ``put_topic``."""
 
 
 class WriterLoop:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import sqlite3
 from typing import Final, Literal
@@ -72,6 +73,9 @@ def connect_writer(path: pathlib.Path, sync: Sync) -> sqlite3.Connection:
             # Before the first table: it cannot be changed later.
             connection.execute("pragma auto_vacuum = incremental")
         connection.execute("pragma journal_mode = wal")
+        if not made:
+            # Until now it had a rollback journal. If a power loss brought that back, it would empty the store.
+            _synchronise(path.parent)
         connection.execute(f"pragma synchronous = {sync}")
         # Checkpoints are made by another connection: in a commit they would delay its publications.
         connection.execute("pragma wal_autocheckpoint = 0")
@@ -84,7 +88,7 @@ def connect_writer(path: pathlib.Path, sync: Sync) -> sqlite3.Connection:
             connection.execute(f"pragma application_id = {APPLICATION_ID}")
             connection.execute(f"pragma user_version = {FORMAT}")
             connection.execute("commit")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise StoreProblem(f"{path} cannot be opened as a store: {error}") from error
     return connection
 
@@ -129,6 +133,14 @@ def read_state(connection: sqlite3.Connection) -> tuple[str, list[tuple[str, int
         " (select v from secret)"
     ).fetchone()
     return rows[-1][0], rows, newest, moment, secret
+
+
+def _synchronise(folder: pathlib.Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _common(connection: sqlite3.Connection) -> None:

@@ -15,10 +15,9 @@ from griphub.processes.checkpointer import Checkpointer
 from griphub.processes.frames import FrameBuffer, FrameSocket, frame
 from griphub.processes.writer_process import ANSWER, APPEND, CALL, FAILED, OUTCOMES, REFUSED, WriterLoop
 from griphub.store.errors import StoreBroken, StoreFull
-from griphub.store.plain_records import PlainOutcome, PlainPublication, plain_publication, settings_json
+from griphub.store.plain_records import PlainOutcome, PlainPublication, plain_publication
 from griphub.store.publication import Publication
 from griphub.store.sqlite_writer import SqliteWriter
-from griphub.store.topic import Retention, TopicSettings
 from tests.support.store_conformance import drafts, made
 
 
@@ -148,8 +147,8 @@ def test_other_commands_are_refused_on_a_full_disk(loop: Loop, monkeypatch: pyte
     def full(*_: object) -> None:
         raise StoreFull("no space")
 
-    monkeypatch.setattr(loop.writer, "put_topic", full)
-    loop.send((CALL, "put_topic", ("u", settings_json(TopicSettings(Retention(events=1))), "", None)))
+    monkeypatch.setattr(loop.writer, "raise_access", full)
+    loop.send((CALL, "raise_access", ("t",)))
     loop.loop.turn(10)
     assert loop.answers() == [(REFUSED, "no space")]
 
