@@ -12,7 +12,7 @@ from gripproxy.process.log import log
 __all__ = ["ANSWER_TIME", "ControlAddress", "ControlClient"]
 
 ANSWER_TIME: Final = 10.0
-"""Seconds for the answer to a request; afterwards the connection is closed."""
+"""Seconds for the answer to a request, and for an attempt to connect; afterwards the connection is closed."""
 
 RETRY_FIRST: Final = 0.05
 RETRY_LAST: Final = 1.0
@@ -24,6 +24,9 @@ ControlAddress = str | tuple[str, int]
 
 class ControlClient:
     """Connection to the handler that publishes, and is made again whenever it has ended.
+
+    A handler may end the connection behind each answer, as Pushpin does: no item is lost then, and those that wait go
+    through the next connection, which is opened immediately.
 
     Args:
         address: of the control port.
@@ -49,6 +52,8 @@ class ControlClient:
         self._retry = RETRY_FIRST
         """Seconds of the next pause; an answer sets it back."""
         self._ended = asyncio.Event()
+        self._served = False
+        """True once the connection has answered a request, unless another is under way."""
         self.requests = 0
         """Requests that were answered, since the start."""
         self.failures = 0
@@ -95,15 +100,23 @@ class ControlClient:
     async def _run(self) -> None:
         while True:
             try:
-                if isinstance(self._address, str):
-                    await self._loop.create_unix_connection(lambda: _Connection(self), self._address)
-                else:
-                    await self._loop.create_connection(lambda: _Connection(self), *self._address)
+                async with asyncio.timeout(ANSWER_TIME):
+                    await self._connect()
+            except OSError as error:
+                if self._outbox.state is not OutboxState.AWAY:
+                    self._lose(str(error))
+            else:
                 await self._ended.wait()
-            except OSError:
-                pass
+                if self._served:
+                    continue
             # Also behind a connection: a handler may accept one and close it without an answer.
             await asyncio.sleep(self._next_pause())
+
+    async def _connect(self) -> None:
+        if isinstance(self._address, str):
+            await self._loop.create_unix_connection(lambda: _Connection(self), self._address)
+        else:
+            await self._loop.create_connection(lambda: _Connection(self), *self._address)
 
     def _next_pause(self) -> float:
         pause = self._retry
@@ -122,22 +135,29 @@ class ControlClient:
         """
         self._transport = transport
         self._ended.clear()
+        self._served = False
+        if self._outbox.state is OutboxState.AWAY:
+            log.info("hub: connected to the handler: address=%s hints=%d", self._address, self._outbox.missed)
         self._outbox.connected()
-        log.info("hub: connected to the handler: address=%s hints=%d", self._address, self._outbox.missed)
         self.flush()
 
-    def answered(self, status: int, body: bytes) -> None:
+    def answered(self, status: int, body: bytes, *, last: bool) -> None:
         """Take the answer to the request under way.
 
         Args:
             status: its status.
             body: its first bytes.
+            last: whether the handler ends the connection behind it.
         """
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
         if self._outbox.state is not OutboxState.SENDING:
             return
+        self._served = True
+        if last and self._transport is not None:
+            self._transport.close()
+            self._transport = None
         if status == 200:
             self.requests += 1
             self._retry = RETRY_FIRST
@@ -156,14 +176,19 @@ class ControlClient:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+        self._transport = None
+        self._served = self._served and self._outbox.state is OutboxState.READY
+        if not self._served:
+            self._lose(reason or "closed")
+        self._ended.set()
+
+    def _lose(self, reason: str) -> None:
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
-        self._transport = None
         self.failures += 1
         self._outbox.lost()
-        self._ended.set()
-        log.info("hub: connection to the handler ended: reason=%s hints=%d", reason or "closed", self._outbox.missed)
+        log.info("hub: connection to the handler ended: reason=%s hints=%d", reason, self._outbox.missed)
 
 
 class _Connection(asyncio.Protocol):
@@ -181,7 +206,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for status, body in self._reader.feed(data):
-                self._client.answered(status, body)
+                self._client.answered(status, body, last=self._reader.ends)
         except ValueError as error:
             log.error("hub: the handler's answer is unreadable: %s", error)
             assert self._transport is not None

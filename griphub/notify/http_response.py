@@ -19,6 +19,8 @@ class ResponseReader:
         self._parser = httptools.HttpResponseParser(self)
         self._body = b""
         self._answers: list[tuple[int, bytes]] = []
+        self.ends = False
+        """True if the connection ends behind the last response that was read."""
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
         """Return status and beginning of the body of each response that is complete.
@@ -46,4 +48,5 @@ class ResponseReader:
 
     def on_message_complete(self) -> None:
         """End a response."""
+        self.ends = not self._parser.should_keep_alive()
         self._answers.append((self._parser.get_status_code(), self._body))

@@ -20,6 +20,8 @@ PATIENCE = 20.0
 
 TAKEN = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nPublished\n"
 REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 9\r\n\r\nno worker"
+TAKEN_LAST = TAKEN.replace(b"OK\r\n", b"OK\r\nConnection: close\r\n")
+REFUSED_LAST = REFUSED.replace(b"e\r\n", b"e\r\nConnection: close\r\n", 1)
 
 IDLE = 0.0005
 """Seconds between two looks of a test."""
@@ -263,6 +265,86 @@ class TestDeath:
         # Some found no handler.
         assert len(pauses) >= 6
         assert pauses[:5] == [0.001, 0.002, 0.004, 0.008, 0.01]
+
+
+class TestOneRequestPerConnection:
+    """Handlers that end the connection behind each answer, as Pushpin does."""
+
+    async def test_items_that_wait_go_through_the_next_connection(self, house: House) -> None:
+        house.publish("a1")
+        for number in range(1, 5):
+            items, writer = await house.handler.request()
+            assert items == [f"a{number}"]
+            house.publish(f"a{number + 1}")
+            writer.write(TAKEN_LAST)
+            writer.close()
+        assert await house.handler.takes() == ["a5"]
+        assert (house.client.requests, house.client.failures, house.handler.connections) == (4, 0, 5)
+
+    async def test_the_client_sends_nothing_behind_the_last_answer(self, house: House) -> None:
+        house.publish("a1")
+        _, writer = await house.handler.request()
+        writer.write(TAKEN_LAST)
+        await house.ready()
+        house.publish("a2")
+        items, other = await house.handler.request()
+        assert (items, other is writer) == (["a2"], False)
+
+    async def test_an_end_without_announcement_loses_no_item_that_waits(self, house: House) -> None:
+        house.publish("a1")
+        _, writer = await house.handler.request()
+        writer.write(TAKEN)
+        await house.ready()
+        writer.close()
+        await until(lambda: house.handler.connections == 2)
+        house.publish("a2")
+        assert await house.handler.takes() == ["a2"]
+        assert house.client.failures == 0
+
+    async def test_a_handler_that_does_not_return_is_lost(self, house: House) -> None:
+        house.publish("a1")
+        _, writer = await house.handler.request()
+        writer.write(TAKEN_LAST)
+        await house.ready()
+        house.publish("a2")
+        house.handler.die()
+        await house.away()
+        assert (house.outbox.missed, house.outbox.waiting, house.client.failures) == (1, 0, 1)
+        await house.handler.live()
+        assert await house.handler.takes() == ["hint a"]
+
+    async def test_a_refusal_is_repeated_after_its_pause(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(control_client, "RETRY_FIRST", 3600.0)
+        monkeypatch.setattr(control_client, "RETRY_LAST", 3600.0)
+        house.publish("a1")
+        await house.handler.takes()
+        await house.ready()
+        house.publish("a2")
+        _, writer = await house.handler.request()
+        writer.write(REFUSED_LAST)
+        writer.close()
+        await until(lambda: house.handler.connections == 2)
+        await house.ready()
+        house.publish("b1")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert (house.outbox.state, house.outbox.waiting, house.outbox.missed) == (OutboxState.READY, 4, 1)
+        assert house.handler.requests.empty()
+
+
+async def test_an_attempt_to_connect_ends(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = 0
+
+    async def connect(*_: object) -> None:
+        nonlocal attempts
+        attempts += 1
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(control_client, "ANSWER_TIME", 0.01)
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_unix_connection", connect)
+    house.handler.die()
+    await until(lambda: attempts >= 3)
+    assert house.outbox.state is OutboxState.AWAY
 
 
 class TestAnswers:

@@ -29,6 +29,17 @@ def test_the_cuts_between_reads_change_nothing(sizes: list[int]) -> None:
     assert answers == [(200, b"Published\n"), (503, b"no worker"), (200, b"Published\n")]
 
 
+def test_the_end_of_the_connection_is_announced() -> None:
+    reader = ResponseReader()
+    reader.feed(TAKEN)
+    assert not reader.ends
+    reader.feed(TAKEN.replace(b"OK\r\n", b"OK\r\nConnection: close\r\n"))
+    assert reader.ends
+    reader = ResponseReader()
+    reader.feed(TAKEN.replace(b"1.1", b"1.0"))
+    assert reader.ends
+
+
 def test_the_beginning_of_a_long_body_is_kept() -> None:
     reader = ResponseReader()
     assert reader.feed(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 9000\r\n\r\n" + b"x" * 5000) == []
