@@ -1,5 +1,7 @@
 """The long run: ``python -m tests.faults.soak --minutes 10`` (``make soak``). Prints what happens every ten seconds.
 
+A run with a hub follows (tests.faults.hub_soak).
+
 Exit status 1 if a guarantee was broken; the findings are printed, and the whole history is kept in a file.
 """
 
@@ -15,6 +17,7 @@ import tempfile
 import uvloop
 
 from tests.e2e.crowd import room_for_files
+from tests.faults import hub_soak
 from tests.faults.run import Scale, run
 
 __all__ = ["main"]
@@ -33,6 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--link", type=float, default=3.0, help="seconds after which quiet clients' backends are asked (1000: never)"
     )
     parser.add_argument("--faults", default="", help="kinds of faults, separated by commas (default: all)")
+    parser.add_argument("--hub", type=float, default=2.0, help="minutes of the run with a hub afterwards (0: none)")
     options = parser.parse_args(arguments)
     scale = Scale(
         options.clients,
@@ -58,8 +62,11 @@ def main(arguments: list[str] | None = None) -> int:
         path = pathlib.Path(tempfile.mkdtemp(prefix="gripproxy-history-")) / f"seed-{options.seed}.jsonl"
         case.history.write(path)
         print(f"the whole history is in {path}")
-    print(report)
-    return 1 if report.findings or report.trouble else 0
+    print(report, flush=True)
+    failed = bool(report.findings or report.trouble)
+    if options.hub:
+        failed |= bool(hub_soak.main(["--minutes", str(options.hub), "--seed", str(options.seed)]))
+    return int(failed)
 
 
 if __name__ == "__main__":
