@@ -22,7 +22,6 @@ from griphub.api.context import Context, HubCounters
 from griphub.api.feed import Feed
 from griphub.api.follow import Following
 from griphub.api.keys import Keys
-from griphub.api.metrics import HubMetrics, MetricsApplication
 from griphub.api.publishing import Publishing
 from griphub.api.reading import Reading
 from griphub.api.server import HubServer, ServerLimits
@@ -117,8 +116,12 @@ class Hub:
         base = pathlib.Path(config.directory)
         keys = [key_of(text, base) for text in hub.hub_key]
         verifier = TokenVerifier(keys, hub.hub_aud, cast(AnonymousAccess, hub.hub_anonymous))
-        state = await self._writer.start()
-        await self._readers.start()
+        if self._store.exists():
+            # Together: each of them takes a good part of a second to start.
+            state, _ = await asyncio.gather(self._writer.start(), self._readers.start())
+        else:
+            state = await self._writer.start()
+            await self._readers.start()
         context = self._context = await self._compose(state, verifier)
         feed = self._feed = Feed(context.fanout, self._counters)
         following = Following(context)
@@ -180,8 +183,12 @@ class Hub:
         await server.open(listen_metrics(f"ipc://{hub_socket(config)}", "hub", 0o600), private=True)
         if hub.listen:
             host, _, port = hub.listen.rpartition(":")
-            await server.open(listen_tcp(host or "0.0.0.0", int(port), "listen"), private=False)
+            sock = listen_tcp(host or "0.0.0.0", int(port), "listen")
+            await server.open(sock, private=False, root=hub.listen_path.encode())
         if hub.prometheus_port:
+            # Imported here because most hubs serve no metrics.
+            from griphub.api.metrics import HubMetrics, MetricsApplication
+
             metrics = HubServer(
                 MetricsApplication(HubMetrics(context, self._outbox, self._control), self.unready), ServerLimits()
             )

@@ -55,6 +55,9 @@ AWAY_WAIT: Final = 3.0
 """Seconds for which a refused connection to a target with ``away`` is tried again: a restart of the backend."""
 
 
+HUB_AWAY_WAIT: Final = 10.0
+"""The same for the target ``hub``: its restart starts several processes, which takes seconds on a busy machine."""
+
 AWAY_WAIT_MAX: Final = 60.0
 """Greatest ``away_wait``, in seconds."""
 
@@ -301,7 +304,7 @@ def _target(section: _Section, path_beg: str, base: str, scope: RouteScope, note
         port=port,
         path=path,
         away=away is not None,
-        away_wait=0.0 if away is None else AWAY_WAIT if away_wait is None else away_wait,
+        away_wait=0.0 if away is None else (HUB_AWAY_WAIT if hub else AWAY_WAIT) if away_wait is None else away_wait,
         ssl="ssl" in flags,
         untrusted="untrusted" in flags,
         trust_connect_host="trust_connect_host" in flags,
