@@ -23,7 +23,7 @@ from griphub.api.request import Answer, Reply, Request, problem_answer
 from griphub.api.server import HubConnection
 from griphub.api.snapshots import Snapshots
 from griphub.api.topics import Topics
-from griphub.api.websockets import EVENTS_TYPE, WebSockets, expired
+from griphub.api.websockets import EVENTS_TYPE, WebSockets, expired, upgrade_refused
 from griphub.store.errors import OwnerBusy, StoreError
 from griphub.store.publication import Publication
 from griphub.store.topic import TopicSettings
@@ -196,6 +196,8 @@ class HubApplication:
                 if socket:
                     return self._websockets.answer(request, self._topics.find(name), rights)
                 self._method(request, b"GET", b"POST")
+                if (request.header(b"upgrade") or b"").lower() == b"websocket":
+                    raise upgrade_refused()
                 return self._reading.events(request, self._topics.find(name), rights)
             case ("events", cursor):
                 self._method(request, b"GET")

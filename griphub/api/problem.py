@@ -59,6 +59,7 @@ ProblemName = Literal[
     "limit",
     "full",
     "unavailable",
+    "unsupported",
     "internal",
 ]
 """Names of problems: the last part of their type, which clients compare."""
@@ -79,6 +80,7 @@ STATUSES: Final[Mapping[ProblemName, int]] = MappingProxyType(
         "unprocessable": 422,
         "limit": 429,
         "internal": 500,
+        "unsupported": 501,
         "unavailable": 503,
         "full": 507,
     }
@@ -101,6 +103,7 @@ TITLES: Final[Mapping[ProblemName, str]] = MappingProxyType(
         "unprocessable": "The request cannot be carried out",
         "limit": "A limit has been reached",
         "internal": "A fault of the hub",
+        "unsupported": "The proxy in front of the hub lacks a feature",
         "unavailable": "The hub cannot answer now",
         "full": "The store is full",
     }

@@ -11,7 +11,17 @@ from urllib.parse import unquote_to_bytes
 
 from griphub.api.problem import Problem, problem_bytes
 
-__all__ = ["Answer", "HeadMemo", "Reply", "Request", "Target", "answer_bytes", "problem_answer", "target_of"]
+__all__ = [
+    "Answer",
+    "HeadMemo",
+    "Reply",
+    "Request",
+    "Target",
+    "answer_bytes",
+    "problem_answer",
+    "target_below",
+    "target_of",
+]
 
 TARGETS_MAX: Final = 1024
 """Greatest number of remembered targets; a full memory is cleared."""
@@ -136,6 +146,24 @@ def target_of(raw: bytes) -> Target:
             _KNOWN.clear()
         _KNOWN[raw] = target
     return target
+
+
+def target_below(raw: bytes, root: bytes) -> bytes:
+    """Return a target without the path under which another proxy has the hub.
+
+    Args:
+        raw: path and query as received, or an absolute URI.
+        root: path that the target begins with, without a slash at its end.
+
+    Raises:
+        Problem: 404, it begins with another path.
+    """
+    path = _ORIGIN.sub(b"", raw, 1)
+    rest = path.removeprefix(root)
+    if not path.startswith(root) or rest[:1] not in (b"", b"/", b"?"):
+        text = f"paths at this port begin with {root.decode()} (listen_path): the proxy's route must leave it in place"
+        raise Problem(404, "not-found", text)
+    return rest if rest.startswith(b"/") else b"/" + rest
 
 
 def _decoded(text: bytes) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, cast
 import httptools
 
 from griphub.api.problem import Problem
-from griphub.api.request import Answer, Request, answer_bytes, problem_answer, target_of
+from griphub.api.request import Answer, Request, answer_bytes, problem_answer, target_below, target_of
 from gripproxy.process.accept_queue import AcceptQueue
 from gripproxy.process.log import log
 
@@ -121,15 +121,16 @@ class HubServer:
         self._listeners: list[tuple[asyncio.Server, AcceptQueue]] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    async def open(self, sock: socket.socket, *, private: bool) -> None:
+    async def open(self, sock: socket.socket, *, private: bool, root: bytes = b"") -> None:
         """Accept connections.
 
         Args:
             sock: listening socket, which the server owns from now on.
             private: whether only processes of the same user reach it.
+            root: path that all targets begin with, which is left out of them.
         """
         create: Any = self.loop.create_unix_server if sock.family == socket.AF_UNIX else self.loop.create_server
-        queue = AcceptQueue(self.loop, sock, lambda: HubConnection(self, private=private), None, 0.0)
+        queue = AcceptQueue(self.loop, sock, lambda: HubConnection(self, private=private, root=root), None, 0.0)
         server = await create(queue.first, sock=sock, backlog=1024)
         self._listeners.append((server, queue))
         if self._timer is None:
@@ -186,11 +187,13 @@ class HubConnection(asyncio.Protocol):
     Args:
         server: that accepted it.
         private: whether only processes of the same user reach the server's socket.
+        root: path that all targets begin with, which is left out of them.
     """
 
-    def __init__(self, server: HubServer, *, private: bool) -> None:
+    def __init__(self, server: HubServer, *, private: bool, root: bytes = b"") -> None:
         self._server = server
         self._private = private
+        self._root = root
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpRequestParser(self)
         self._pending = b""
@@ -265,19 +268,22 @@ class HubConnection(asyncio.Protocol):
             self._stop()
             return
         begins = self.deadline == float("inf")
-        if begins:
+        # Behind a root, an equal head has another target.
+        memory = begins and not self._root
+        if memory:
             end = data.find(b"\r\n\r\n") + 4
             known = self._server.heads.get(data[:end])
             if known is not None and len(data) == end + known.length:
                 self._begin_known(known, data[end:])
                 return
+        if begins:
             self.deadline = self._server.loop.time() + HEAD_TIME
         elif self._request is not None:
             self.deadline = self._server.loop.time() + BODY_TIME
         self._unfinished += len(data)
         self._complete = None
         self._parse(data)
-        if begins and self._complete is not None and self._refused is None:
+        if memory and self._complete is not None and self._refused is None:
             self._server.remember(data, self._complete, keep_alive=self._keep_alive)
         if self._unfinished > HEAD_MAX:
             self._fail(_long_head())
@@ -363,7 +369,8 @@ class HubConnection(asyncio.Protocol):
         try:
             if not current and version != "1.0":
                 raise Problem(400, "bad-request", f"the version of HTTP is {version}: expected 1.1 or 1.0")
-            request = Request(self._parser.get_method(), target_of(self._url), self._headers, b"", self._url)
+            target = target_of(target_below(self._url, self._root) if self._root else self._url)
+            request = Request(self._parser.get_method(), target, self._headers, b"", self._url)
             self._request = request
             length = request.header(b"content-length")
             if length is not None and length.isdigit() and int(length) > self._server.limits.body:

@@ -20,7 +20,7 @@ from griphub.topics.channel_index import LEASE
 from griphub.topics.event_text import Representation
 from gripproxy.grip.websocket_events import Event, EventError, close_content, decode, encode
 
-__all__ = ["EVENTS_TYPE", "WebSockets"]
+__all__ = ["EVENTS_TYPE", "WebSockets", "expired", "upgrade_refused"]
 
 EVENTS_TYPE: Final = "application/websocket-events"
 
@@ -72,7 +72,7 @@ class WebSockets:
         if opening:
             features = request.header(b"grip-feature") or b""
             if not all(feature in features for feature in FEATURES):
-                raise Problem(501, "unavailable", "this proxy cannot repair a WebSocket: follow by an event stream")
+                raise Problem(501, "unsupported", "this proxy cannot repair a WebSocket: follow by an event stream")
         if b"DISCONNECT" in kinds:
             return _events([])
         for event in events:
@@ -153,6 +153,12 @@ class WebSockets:
         event["url"] = "events/" + event["cursor"]
         event["size"] = len(line)
         return orjson.dumps(event)
+
+
+def upgrade_refused() -> Problem:
+    """Return the refusal of a WebSocket that the proxy passes on as such, not as requests."""
+    text = "a WebSocket reaches the hub as requests: the proxy's route needs over_http. An event stream needs nothing"
+    return Problem(501, "unsupported", text)
 
 
 def expired() -> Answer:

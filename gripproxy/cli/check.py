@@ -196,7 +196,7 @@ def _listening(config: Config) -> list[str]:
         metrics.append(config.hub.prometheus_port)
         lines.append(f"hub: store {config.hub.store}, channels begin with {config.hub.prefix}")
         if config.hub.listen:
-            lines.append(f"hub: http port {config.hub.listen} for another GRIP proxy")
+            lines.append(f"hub: http port {config.hub.listen}{config.hub.listen_path} for another GRIP proxy")
     lines += [f"metrics: {address}" for address in metrics if address]
     counts = sorted((service.kind, service.count) for service in services_of(config, ()) if service.count)
     lines.append("processes: " + ", ".join(f"{count} {kind}" for kind, count in counts))

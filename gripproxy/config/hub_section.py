@@ -21,6 +21,7 @@ TOKEN_KEYS_MAX: Final = 16
 
 _KID: Final = re.compile(r"([A-Za-z0-9._~-]{1,64}):(.*)", re.DOTALL)
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_ROOT: Final = re.compile(r"(/[A-Za-z0-9_.~-]+)+/?")
 _ORIGIN: Final = re.compile(r"https?://[^/?#@\s]+")
 
 
@@ -110,12 +111,19 @@ def _cookie(item: str) -> str:
     return item
 
 
+def _root(item: str) -> str:
+    if not _ROOT.fullmatch(item):
+        raise ValueError(f"must be a path like /hub, of letters, digits and -_.~, not '{item}'")
+    return item.removesuffix("/")
+
+
 HUB_READERS: Final[dict[str, Callable[[str], Any]]] = {
     "port_address": _port_address,
     "control": _control,
     "remote": _remote,
     "origins": _origin,
     "cookie": _cookie,
+    "root": _root,
 }
 """Kind of a key to the function that checks one item of its value. It raises ValueError."""
 
@@ -148,3 +156,9 @@ def hub_faults(hub: Hub, proxy: Proxy, handler: Handler) -> Iterator[tuple[str, 
     if hub.listen and not proxy.sig_key:
         text = "listen needs sig_key in [proxy]: requests to this port must have a Grip-Sig that it verifies"
         yield "hub", "listen", text
+    if hub.listen_path and not hub.listen:
+        yield (
+            "hub",
+            "listen_path",
+            "listen_path is for requests to the port that listen=PORT in [hub] opens: write both",
+        )

@@ -238,6 +238,9 @@ class Hub:
 
     store: str = key("", "path", "file of the event store; empty: no hub", kind="file")
     listen: str = key("", "[addr:]port", "further port, behind another GRIP proxy", kind="port_address")
+    listen_path: str = key(
+        "", "path", "of the hub at that proxy, as /hub: requests to the port begin with it", kind="root"
+    )
     publish: str = key("", "URI or path", "control port of another proxy: http://host:port, or socket", kind="control")
     publish_sub: str = key("", "ZeroMQ", "SUB port of that proxy, to learn its held channels", kind="remote")
     prefix: str = key("hub/", "", "first part of the names of its channels")

@@ -200,7 +200,7 @@ READERS: Final[dict[str, Callable[[str], Any]]] = {
 }
 """Kind of a key (gripproxy.config_keys) to the function that checks one item of its value. It raises ValueError."""
 
-SINGLE: Final = frozenset(("metrics", "octal", "spec", "port_address", "control", "remote", "cookie"))
+SINGLE: Final = frozenset(("metrics", "octal", "spec", "port_address", "control", "remote", "cookie", "root"))
 """Kinds of keys whose value is one item, not a list."""
 
 _IFF_LOOPBACK: Final = 0x8

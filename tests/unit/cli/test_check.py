@@ -341,11 +341,11 @@ class TestHub:
 
     def test_good(self, setup: Setup) -> None:
         (setup.directory / "hub.db").write_bytes(b"SQLite format 3\0" + bytes(84))
-        extra = "store=hub.db\nlisten=127.0.0.1:7\nprometheus_port=127.0.0.1:9"
+        extra = "store=hub.db\nlisten=127.0.0.1:7\nlisten_path=/hub/\nprometheus_port=127.0.0.1:9"
         status, lines = setup.check("[proxy]\nsig_key=secret\n" + self.CONF + extra, self.ROUTES)
         assert (status, lines[-1]) == (0, "ok")
         assert "  hub: store hub.db, channels begin with hub/" in lines
-        assert "  hub: http port 127.0.0.1:7 for another GRIP proxy" in lines
+        assert "  hub: http port 127.0.0.1:7/hub for another GRIP proxy" in lines
         assert "  metrics: 127.0.0.1:9" in lines
         assert any(line.endswith(" worker") and " 1 hub," in line for line in lines if "processes: " in line)
 

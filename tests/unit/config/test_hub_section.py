@@ -138,6 +138,10 @@ class TestValues:
             ("hub_cookie=a b", "hub_cookie: must be the name of a cookie"),
             ("listen=0", "listen: port must be 1 to 65535, not '0'"),
             ("listen=::1:80", "listen: an IPv6 address needs brackets"),
+            ("listen_path=hub", "listen_path: must be a path like /hub, of letters, digits and -_.~, not 'hub'"),
+            ("listen_path=/", "listen_path: must be a path like /hub"),
+            ("listen_path=/a//b", "listen_path: must be a path like /hub"),
+            ("listen_path=/a?b", "listen_path: must be a path like /hub"),
             ("publish=https://a:1", "publish: must be http://host:port or the path of a socket, not 'https://a:1'"),
             ("publish=http://a", "publish: must be http://host:port"),
             ("publish=http://a:0", "publish: port must be 1 to 65535"),
@@ -159,6 +163,11 @@ class TestValues:
         assert hub.listen == "127.0.0.1:7997"
         assert hub.hub_autocreate == ("a", "logs/*")
 
+    @pytest.mark.parametrize(("value", "path"), [("/hub", "/hub"), ("/hub/", "/hub"), ("/a/b-1/", "/a/b-1")])
+    def test_path_at_another_proxy(self, value: str, path: str, files: Loader) -> None:
+        lines = f"listen=7997\nlisten_path={value}\n"
+        assert files.load(OPEN + lines, "[proxy]\nsig_key=secret").hub.listen_path == path
+
     def test_control_socket_of_another_proxy(self, files: Loader) -> None:
         hub = files.load(OPEN + "publish=/run/other/control\npublish_sub=ipc:///run/other/sub").hub
         assert (hub.publish, hub.publish_sub) == ("/run/other/control", "ipc:///run/other/sub")
@@ -178,6 +187,9 @@ class TestCombinations:
 
     def test_a_port_for_a_proxy_in_front_needs_its_key(self, files: Loader) -> None:
         assert files.error(OPEN + "listen=7997").startswith("g.conf:5: listen needs sig_key in [proxy]")
+
+    def test_a_path_needs_its_port(self, files: Loader) -> None:
+        assert files.error(OPEN + "listen_path=/hub").startswith("g.conf:5: listen_path is for requests to the port")
 
     def test_a_reserved_key_needs_a_prefix(self, files: Loader) -> None:
         assert "reserved_key needs reserved_prefix" in files.error("", "[handler]\nreserved_key=secret")

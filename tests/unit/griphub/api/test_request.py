@@ -6,7 +6,7 @@ import pytest
 
 from griphub.api import request
 from griphub.api.problem import Problem
-from griphub.api.request import Answer, Request, Target, answer_bytes, problem_answer, target_of
+from griphub.api.request import Answer, Request, Target, answer_bytes, problem_answer, target_below, target_of
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,27 @@ def test_another_target_is_refused(raw: bytes) -> None:
     with pytest.raises(Problem) as caught:
         target_of(raw)
     assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("raw", "below"),
+    [
+        (b"/hub/topics/T?a=1", b"/topics/T?a=1"),
+        (b"/hub", b"/"),
+        (b"/hub?a=1", b"/?a=1"),
+        (b"/hub/hub/x", b"/hub/x"),
+        (b"http://hub.example/hub/x", b"/x"),
+    ],
+)
+def test_a_target_behind_a_root(raw: bytes, below: bytes) -> None:
+    assert target_below(raw, b"/hub") == below
+
+
+@pytest.mark.parametrize("raw", [b"/", b"/topics/T", b"/hubs/x", b"/ow/x", b"/hu%62/x", b"*", b"http://hub.example"])
+def test_a_target_elsewhere_is_not_found(raw: bytes) -> None:
+    with pytest.raises(Problem, match=r"begin with /hub \(listen_path\)") as caught:
+        target_below(raw, b"/hub")
+    assert caught.value.status == 404
 
 
 def test_equal_targets_share_their_parts_and_few_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,6 +153,28 @@ class TestRequests:
         assert house.application.requests[0].headers == [(b"x-y", b"Z")]
         assert house.application.admitted == [(target, True) for target in (b"/a?b=c", b"/b", b"/c", b"/d")]
 
+    async def test_a_root_is_no_part_of_the_targets(self, house: House, tmp_path: pathlib.Path) -> None:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.bind(str(tmp_path / "public"))
+        sock.listen()
+        sock.setblocking(False)
+        await house.server.open(sock, private=False, root=b"/hub")
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "public"))
+        client = Client(reader, writer)
+        house.clients.append(client)
+        for path in (b"/hub/a", b"/hub/a", b"/hub/hub/a"):
+            client.says(b"GET %b HTTP/1.1\r\n\r\n" % path)
+            assert await client.answer() == (200, b"GET %b " % path)
+        assert [request.target.path for request in house.application.requests] == [("a",), ("a",), ("hub", "a")]
+        # The head of a request at the other socket, which has no root, has another meaning.
+        other = await house.client(b"GET /hub/a HTTP/1.1\r\n\r\n")
+        await other.answer()
+        client.says(b"GET /hub/a HTTP/1.1\r\n\r\n")
+        await client.answer()
+        assert [request.target.path for request in house.application.requests[-2:]] == [("hub", "a"), ("a",)]
+        client.says(b"GET /a HTTP/1.1\r\n\r\n")
+        assert "begin with /hub (listen_path)" in await client.refused(404)
+
     async def test_a_request_may_arrive_byte_by_byte(self, house: House) -> None:
         client = await house.client()
         for byte in b"POST /a HTTP/1.1\r\nContent-Length: 2\r\nA: b\r\n\r\nxy":

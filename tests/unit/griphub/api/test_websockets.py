@@ -82,11 +82,23 @@ def test_what_a_web_socket_is_told_at_its_end() -> None:
         assert events == [Event(b"CLOSE", b"\x03\xe8")]
         _, events = await ask(hub, "/topics/t/events", Event(b"DISCONNECT"))
         assert events == []
-        refused, _ = await ask(hub, "/topics/t/events", OPEN, Grip_Feature="")
-        assert refused.status in (200, 501)
         broken, _ = await ask(hub, "/topics/t/events", Event(b"OPEN"), Content_Type="application/websocket-events")
         assert broken.status == 200
         assert cursor
+
+    run(case)
+
+
+def test_a_proxy_that_cannot_carry_a_web_socket_is_refused() -> None:
+    async def case(hub: HubApi) -> None:
+        await hub.make("t")
+        headers = {"Content-Type": "application/websocket-events", "Grip-Feature": "status, next"}
+        answer = await hub.request("POST", "/topics/t/events", b"OPEN\r\n", headers)
+        assert (answer.status, answer.json["type"]) == (501, "urn:gripproxy:hub:unsupported")
+        assert "cannot repair a WebSocket: follow by an event stream" in answer.json["detail"]
+        answer = await hub.request("GET", "/topics/t/events", None, {"Connection": "Upgrade", "Upgrade": "WebSocket"})
+        assert (answer.status, answer.json["type"]) == (501, "urn:gripproxy:hub:unsupported")
+        assert "the proxy's route needs over_http" in answer.json["detail"]
 
     run(case)
 
