@@ -87,7 +87,8 @@ class _Part:
 
     Attributes:
         page: events, rendered.
-        tail: position of the range's channels when the page was begun; None if nothing is held.
+        tail: position of the range's channels when the page was begun, or of a follower that is ahead of them; None if
+            nothing is held.
         lost: JSON of the report of events that are left out; empty for none.
     """
 
@@ -128,8 +129,8 @@ class Following:
         if follower.limit:
             limit = min(limit, follower.limit)
         number, after, lost = follower.topic.number, follower.after, b""
-        if tail is not None and held is not None and follower.position and after == held.tail:
-            # A follower at the tail misses nothing, also below the floor.
+        if tail is not None and held is not None and follower.position and held.since <= after <= held.tail:
+            # A follower without missing events is not gone below the floor either.
             page = RenderedPage(follower.topic, b"", 0, 0, 0, after, False)
             return _Part(page, tail, b"")
         for _ in range(2):
@@ -152,6 +153,9 @@ class Following:
             lost = orjson.dumps({"type": "truncated", **self._loss(page.topic)})
         if held is not None and held.last_event == UNKNOWN:
             await self._look_up(held, newest)
+        if tail is not None and follower.after > newest:
+            # A place that a publisher was given, whose item is still to be made: this follower has that event.
+            tail = follower.after
         return _Part(page, tail, lost)
 
     def _below(self, topic: Topic, after: int) -> bool:

@@ -54,6 +54,7 @@ class HeldRange:
         number: of the topic.
         keys: the range.
         tail: position of its chain: id of the last item, or the store's newest id when it entered.
+        since: least position behind which it has no event up to the tail. The tail moves on without events as well.
         last_event: id of its last event at or below the tail, 0 for none, ``UNKNOWN`` while it is looked up.
         owner: owner whose request brought it into the index, for the bound of ranges.
         channels: its channels, by representation.
@@ -62,6 +63,7 @@ class HeldRange:
     number: int
     keys: KeyRange
     tail: int
+    since: int
     last_event: int
     owner: str
     channels: dict[Representation, HeldChannel] = field(default_factory=dict)
@@ -118,7 +120,7 @@ class ChannelIndex:
         Returns:
             The range, in the index.
         """
-        held = HeldRange(number, keys, newest, last_event, owner)
+        held = HeldRange(number, keys, newest, newest, last_event, owner)
         self._topics.setdefault(number, RangeIndex()).add(keys, held)
         return held
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import quote
 
 from griphub.store.event import Event
 from griphub.store.interface import KeyRange
@@ -226,7 +227,7 @@ class FanOut:
                 for channel in held.channels.values():
                     self.hints += 1
                     self._send(channel.name, hint_item(channel.name, channel.representation))
-                held.tail = self.newest
+                held.tail = held.since = self.newest
                 held.last_event = UNKNOWN if held.keys.keyed else 0
 
     def _ranges(self, transaction: _Transaction) -> deque[tuple[HeldRange, list[Event]]]:
@@ -260,7 +261,8 @@ class FanOut:
                     self.hints += 1
                     self._send(name, hint_item(name, form, last, previous))
                 else:
-                    self._send(name, page_item(name, last, previous, [text for _, text in pairs], f"?after={last}"))
+                    link = f"?after={last}{_bounds(held.keys)}"
+                    self._send(name, page_item(name, last, previous, [text for _, text in pairs], link))
                 continue
             for event, text in pairs:
                 cursor = self._epochs.cursor(event.id)
@@ -271,10 +273,16 @@ class FanOut:
                     item = stream_item(name, cursor, previous, form, render_text(text, cursor, form))
                 self._send(name, item)
                 previous = cursor
-        held.tail = events[-1].id
+        held.tail = held.since = events[-1].id
         held.last_event = events[-1].id
 
     def _send(self, name: str, item: bytes) -> None:
         self.items += 1
         self.bytes += len(item)
         self._publish(name, item)
+
+
+def _bounds(keys: KeyRange) -> str:
+    """Return the parameters of a range behind others."""
+    low = "" if keys.low is None else "&low=" + quote(keys.low, safe="")
+    return low if keys.high is None else f"{low}&high={quote(keys.high, safe='')}"

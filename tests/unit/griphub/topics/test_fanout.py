@@ -151,6 +151,14 @@ class TestChains:
         assert item.response.body is not None
         assert [event["id"] for event in json.loads(item.response.body)["events"]] == ["4", "5", "6"]
 
+    def test_the_link_of_a_page_names_the_range(self) -> None:
+        house = House()
+        house.follow(KeyRange("a&", "é"), POLL, last=0)
+        house.follow(KeyRange(None, "b"), POLL, last=0)
+        house.publish("a&b")
+        links = [dict(item.response.headers)[b"Link"] for _, item in house.published if item.response]
+        assert links == [b'<?after=e.4&low=a%26&high=%C3%A9>; rel="next"', b'<?after=e.4&high=b>; rel="next"']
+
     def test_cursors_name_the_epoch_of_each_id(self) -> None:
         items: list[bytes] = []
         epochs = Epochs([EpochInterval("old", 1, 9), EpochInterval("new", 10, None)])
@@ -350,6 +358,16 @@ class TestMoves:
         house.take()
         house.fanout.work()
         assert [shown(item) for _, item in house.published] == ["4>5", "4>6"]
+
+    def test_the_place_since_which_nothing_is_missing_stays(self) -> None:
+        house = House()
+        held = house.follow(KeyRange("a", "b"), last=0)
+        assert (held.since, held.tail) == (3, 3)
+        house.publish("x")
+        house.fanout.move(held)
+        assert (held.since, held.tail) == (3, 4)
+        house.publish("a")
+        assert (held.since, held.tail) == (5, 5)
 
 
 class TestStored:
