@@ -17,6 +17,8 @@ from griphub.access.capability import Capability
 from griphub.api import reading
 from griphub.api.follow import Follower, Following
 from griphub.api.reading import Reading
+from griphub.api.request import Answer
+from griphub.api.topics import Topics
 from griphub.notify.outbox import Outbox, OutboxState
 from griphub.processes.readers import ReaderPool
 from griphub.service import Hub
@@ -104,6 +106,18 @@ def knows_any_birth(patch: Patch) -> None:
     patch.setattr(Reading, "place", of_any)
 
 
+def deletes_silently(patch: Patch) -> None:
+    """Followers of a topic are not asked to come back when it is deleted."""
+
+    async def delete(self: Topics, name: str) -> Answer:
+        topic = self.find(name)
+        await self._context.writer.delete_topic(name)
+        self._context.topics.remove(topic.number)
+        return Answer(204, b"", "")
+
+    patch.setattr(Topics, "delete", delete)
+
+
 def takes_revoked_links(patch: Patch) -> None:
     """The access number of a link is not compared."""
     patch.setattr(Capability, "problem", lambda self, now, access: None)
@@ -189,6 +203,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "swaps-two": Mutant("ordered", "many", swaps_two),
     "knows-any-epoch": Mutant("gap-free", "restored", knows_any_epoch),
     "knows-any-birth": Mutant("gap-free", "made-again", knows_any_birth),
+    "deletes-silently": Mutant("gap-free", "deleted", deletes_silently),
     "takes-revoked-links": Mutant("entitled", "revoked", takes_revoked_links),
     "takes-forged-links": Mutant("entitled", "forged", takes_forged_links),
     "leaves-tails": Mutant("resumable", "quiet-range", leaves_tails),

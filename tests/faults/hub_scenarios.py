@@ -141,6 +141,21 @@ async def made_again(stage: Stage) -> None:
         await stage.read_pages("pages")
 
 
+async def deleted(stage: Stage) -> None:
+    """The topic is deleted, and not made again."""
+    await stage.publish("one", keys=("a",))
+    stage.follow("stream", "sse")
+    stage.follow("range", "lines", A_ONLY)
+    await stage.settle()
+    await stage.api.make("other")
+    *_, last = await stage.api.publish("other", 1, 2)
+    response = await stage.api.request("DELETE", f"/topics/{TOPIC}")
+    assert response.status == 204, response
+    # That of a topic made now.
+    stage.history.births.append(int(last.rpartition(".")[2]))
+    await stage.settle()
+
+
 async def _read_link(stage: Stage, target: str, position: str, channel: str) -> None:
     """Read a link without a right to it."""
     headers = {"Grip-Last": f"{channel}; last-id={position}"}
@@ -266,6 +281,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "many": Scenario(many),
     "restored": Scenario(restored),
     "made-again": Scenario(made_again),
+    "deleted": Scenario(deleted),
     "revoked": Scenario(revoked),
     "forged": Scenario(forged),
     "quiet-range": Scenario(quiet_range),

@@ -34,6 +34,9 @@ TOPICS: Final = ("kept", "trimmed", "reborn")
 FAULTS: Final = ("hub", "writer_process", "reader_process", "handler")
 """Processes that are killed."""
 
+REST: Final = 8.0
+"""Seconds between two kills of one process: the runner gives up one whose starts fail five times within 30 s."""
+
 MEMORY_MAX: Final = 400_000
 """Greatest resident size of a process of the hub in kB: the bounds of its queues, and the interpreter."""
 
@@ -200,9 +203,15 @@ class _Run:
 
     async def _hurt(self) -> None:
         """Kill processes."""
+        killed: dict[str, float] = {}
         while time.monotonic() < self._end:
             await asyncio.sleep(self._scale.pause * (0.5 + self._chance.random()))
-            kind = self._chance.choice(FAULTS)
+            now = time.monotonic()
+            rested = [kind for kind in FAULTS if now - killed.get(kind, 0.0) >= REST]
+            if not rested:
+                continue
+            kind = self._chance.choice(rested)
+            killed[kind] = now
             await asyncio.to_thread(self._site.kill, kind)
             for topic in self.topics.values():
                 topic.recorder.history.faults.append(time.monotonic())
