@@ -431,6 +431,9 @@ def test_an_altered_link_is_refused() -> None:
             check_problem(await composed.ask("GET", f"/follow/{other}", last), 403, "was not signed")
         missing = sign(replace(capability, topic=99), context.state.secret)
         assert kinds(await composed.ask("GET", f"/follow/{missing}", last)) == ["resync"]
+        for mode in ("snapshot", "watch"):
+            foreign = sign(replace(capability, mode=mode, representation="lines"), context.state.secret)
+            check_problem(await composed.ask("GET", f"/follow/{foreign}", last), 403, "no link of a follower")
         assert (await composed.ask("GET", f"/follow/{text}", last)).headers["grip-hold"] == "stream"
 
     run(case)
