@@ -47,7 +47,7 @@ from griphub.topics.ranges import parse_channel
 from griphub.topics.topic_table import TopicTable
 from gripproxy.config import Config
 from gripproxy.grip.errors import ClientError, OperatorError
-from gripproxy.grip.signature import KeyProblem, load_key
+from gripproxy.grip.signature import KeyProblem, Signer, load_key
 from gripproxy.process.endpoints import BindError, listen_metrics, listen_tcp
 from gripproxy.process.hub_sockets import hub_control_socket, hub_socket, hub_sub_spec
 from gripproxy.process.log import log
@@ -137,7 +137,7 @@ class Hub:
             Snapshots(context, reading, following),
             load_key(config.proxy.sig_key, base) if hub.listen else None,
         )
-        self._control.start()
+        self._control.start(_signer(config, base))
         spec = hub.publish_sub or hub_sub_spec(config)
         self._held = HeldChannels(self._zmq, spec, hub.prefix, self._subscribed, self._index.unsubscribed)
         await self._listen(context)
@@ -294,6 +294,14 @@ def _control_address(config: Config) -> ControlAddress:
         host, _, port = publish[7:].rstrip("/").rpartition(":")
         return host, int(port)
     return publish
+
+
+def _signer(config: Config, base: pathlib.Path) -> Signer | None:
+    """Return what signs requests to the control port of another proxy."""
+    handler = config.handler
+    text = handler.reserved_key or handler.control_key
+    key = load_key(text, base) if config.hub.publish and text else None
+    return None if key is None else Signer(key, handler.control_iss)
 
 
 def main(config: Config, child: Child) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Final, cast
 
 from griphub.notify.http_response import ResponseReader
 from griphub.notify.outbox import Outbox, OutboxState
+from gripproxy.grip.signature import Signer
 from gripproxy.process.log import log
 
 __all__ = ["ANSWER_TIME", "ControlAddress", "ControlClient"]
@@ -31,17 +33,16 @@ class ControlClient:
     Args:
         address: of the control port.
         outbox: items to publish.
-        token: bearer token for the port; empty for none.
     """
 
-    def __init__(self, address: ControlAddress, outbox: Outbox, token: str = "") -> None:
+    def __init__(self, address: ControlAddress, outbox: Outbox) -> None:
         self._address = address
         self._outbox = outbox
         self._loop = asyncio.get_running_loop()
         host = "localhost" if isinstance(address, str) else f"{address[0]}:{address[1]}"
-        bearer = f"Authorization: Bearer {token}\r\n" if token else ""
+        self._signer: Signer | None = None
         self._head = (
-            f"POST /publish HTTP/1.1\r\nHost: {host}\r\n{bearer}Content-Type: application/json\r\nContent-Length: "
+            f"POST /publish HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: "
         ).encode()
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
@@ -59,8 +60,13 @@ class ControlClient:
         self.failures = 0
         """Connections that ended and requests that were refused, since the start."""
 
-    def start(self) -> None:
-        """Begin to connect."""
+    def start(self, signer: Signer | None = None) -> None:
+        """Begin to connect.
+
+        Args:
+            signer: makes bearer tokens for the port; None: it needs none.
+        """
+        self._signer = signer
         self._task = self._loop.create_task(self._run(), name="publish to the handler")
 
     def close(self) -> None:
@@ -94,7 +100,10 @@ class ControlClient:
             return
         body = self._outbox.next_body()
         if body:
-            transport.write(b"%b%d\r\n\r\n%b" % (self._head, len(body), body))
+            bearer = b""
+            if self._signer is not None:
+                bearer = b"Authorization: Bearer %b\r\n" % self._signer.token(int(time.time()))
+            transport.write(b"%b%d\r\n%b\r\n%b" % (self._head, len(body), bearer, body))
             self._deadline = self._loop.call_later(ANSWER_TIME, transport.abort)
 
     async def _run(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import pathlib
+import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -13,7 +14,10 @@ import pytest
 from griphub.notify import control_client
 from griphub.notify.control_client import ControlAddress, ControlClient
 from griphub.notify.outbox import Outbox, OutboxState
+from gripproxy.grip.signature import Key, Signer, verify
 from gripproxy.process.log import log
+
+SECRET = Key.from_secret(b"a secret of both ends")
 
 PATIENCE = 20.0
 """Seconds for anything that a test waits for."""
@@ -155,9 +159,9 @@ async def test_a_port_of_another_proxy_wants_a_token() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address: ControlAddress = server.sockets[0].getsockname()
-    client = ControlClient(address, Outbox(lambda channel: b'"hint"'), "secret")
+    client = ControlClient(address, Outbox(lambda channel: b'"hint"'))
     try:
-        client.start()
+        client.start(Signer(SECRET, "hub"))
         client.publish("a", b'"a1"')
         await until(lambda: bool(heads))
     finally:
@@ -165,7 +169,8 @@ async def test_a_port_of_another_proxy_wants_a_token() -> None:
         server.close()
         await asyncio.sleep(0)
     assert f"\r\nHost: {address[0]}:{address[1]}\r\n".encode() in heads[0]
-    assert b"\r\nAuthorization: Bearer secret\r\n" in heads[0]
+    token = heads[0].partition(b"\r\nAuthorization: Bearer ")[2].partition(b"\r\n")[0]
+    assert verify(token, SECRET, int(time.time()), "hub")
 
 
 async def test_a_handler_that_is_not_there_yet(tmp_path: pathlib.Path) -> None:
