@@ -30,6 +30,10 @@ ROUND_MAX: Final = 500
 """Topics of a round: with very many, a topic is looked at every few rounds."""
 
 
+STEPS: Final = 20
+"""Steps of the floor of a topic in one round; each finds a bounded number of events."""
+
+
 class RetentionLoop:
     """Carries out the retention of all topics.
 
@@ -90,21 +94,31 @@ class RetentionLoop:
         await self._repeat(self._writer.forget_names)
 
     async def _retain(self, topic: Topic) -> None:
+        for _ in range(STEPS):
+            raised = await self._step(topic)
+            if raised is None:
+                return
+            topic = raised
+
+    async def _step(self, topic: Topic) -> Topic | None:
+        """Raise the floor of a topic as far as one look finds it, and delete; None if it is where it belongs."""
         wanted = await self._writer.wanted_floor(topic.number)
         if wanted > topic.floor and self._leases.leased(topic.number, self._now()):
             known = await self._readers.topic(topic.name)
             keep = self._leases.keep(topic.number, self._now(), 0 if known is None else known.bytes)
             if keep is not None:
                 wanted = min(wanted, keep)
+        raised: Topic | None = None
         if wanted > topic.floor:
             for held in self._index.of_topic(topic.number):
                 if held.tail < wanted:
                     self._fanout.move(held)
             raised = await self._writer.raise_floor(topic.number, wanted)
             if raised is None or self._topics.numbered(topic.number) is None:
-                return
+                return None
             self._topics.set(raised)
         await self._repeat(partial(self._writer.delete_slice, topic.number))
+        return raised
 
     async def _repeat(self, delete: Callable[[], Awaitable[bool]]) -> None:
         """Delete slice after slice; publications are stored between two of them."""

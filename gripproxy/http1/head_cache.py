@@ -97,23 +97,26 @@ class HeadCache(dict[bytes, Head]):
 
 
 class RequestHead:
-    """Parsed header lines of a request without a body, for any request line.
+    """Parsed header lines of a request, for any request line.
 
     Args:
         headers: names and values in order.
         host: value of Host, None without one.
         check: whether the request has a ``Pushpin-Check`` header.
         size: bytes of the lines.
+        length: bytes of the body, 0 for none.
     """
 
-    __slots__ = ("check", "events", "forwarded", "headers", "host", "loggable", "name", "size")
+    __slots__ = ("check", "events", "forwarded", "headers", "host", "length", "loggable", "name", "size")
 
-    def __init__(self, headers: Headers, host: bytes | None, check: bool, size: int) -> None:
+    def __init__(self, headers: Headers, host: bytes | None, check: bool, size: int, length: int = 0) -> None:
         self.headers = tuple(headers)
         self.host = host
         self.check = check
         self.size = size
         """Bytes of the lines."""
+        self.length = length
+        """Bytes of the body."""
         shown = host or b"localhost"
         self.loggable = shown if shown.isascii() and shown.decode("ascii").isprintable() else None
         """Host for log lines; None if part of it has to be escaped."""

@@ -37,6 +37,9 @@ START_KEPT: Final = 64
 _COMMON_LINE: Final = re.compile(rb"(GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS) (/[!-~]*) HTTP/1\.1(?=\r\n)").match
 """A request line whose header lines have one meaning for all methods and targets here; llhttp takes each."""
 
+_ANNOUNCED: Final = re.compile(rb"(?i)\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*\r\n").search
+"""Length of a body in a block of header lines; the parser judges whether it counts."""
+
 UPGRADE_WEBSOCKET: Final = b"websocket"
 
 LENGTH_DIGITS: Final = 100
@@ -268,7 +271,7 @@ class RequestParser:
         return self._current is None and self._count > 0
 
     def known(self, data: bytes) -> Request | None:
-        """Look up a read that is one whole request without a body.
+        """Look up a read that is one whole request.
 
         To be called with the first bytes behind a request. The owner is not called for the request returned.
 
@@ -280,9 +283,9 @@ class RequestParser:
         """
         if self._count or self.upgraded or self.closing:
             return None
-        # A request with a body, or too long for the cache, is not looked up.
+        # A request too long for the cache is not looked up.
         if not data.endswith(HEAD_END):
-            return None
+            return self._known_with_body(data)
         line = _COMMON_LINE(data)
         if line is None or len(data) - line.end() > BLOCK_MAX:
             return None
@@ -294,8 +297,35 @@ class RequestParser:
                 if REQUESTS.again(block):
                     self._new = block
             return None
+        if head.length:
+            # Its body has not arrived.
+            return None
         request = Request(line[1], line[2], None, 1, head)
         return request if request.size <= self._limit else None
+
+    def _known_with_body(self, data: bytes) -> Request | None:
+        """Look up a read that is one whole request with a body: its length is one of the header lines."""
+        end = data.find(HEAD_END) + len(HEAD_END)
+        line = _COMMON_LINE(data) if end >= len(HEAD_END) else None
+        if line is None or end - line.end() > BLOCK_MAX:
+            return None
+        block = data[line.end() : end]
+        head = REQUESTS.get(block)
+        if head is None:
+            announced = _ANNOUNCED(block)
+            if announced is not None and int(announced[1]) == len(data) - end and REQUESTS.again(block):
+                self._new = block
+            return None
+        length = head.length
+        if not length or length != len(data) - end:
+            return None
+        request = Request(line[1], line[2], None, 1, head)
+        if request.size > self._limit:
+            return None
+        request.length = length
+        request.size += length
+        request.body.append(data[end:])
+        return request
 
     def feed(self, data: bytes) -> None:
         """Parse ``data``. Raises BadRequest, after which the parser is not to be used again."""
@@ -520,7 +550,7 @@ class RequestParser:
         if request is not None:
             if not request.keep_alive:
                 self.closing = True
-            elif self._new and not request.length and request.upgrade is None:
+            elif self._new and request.length >= 0 and request.upgrade is None:
                 self._keep(request)
             request.complete = True
             self._owner.request_complete(request)
@@ -530,8 +560,12 @@ class RequestParser:
         parser = self._parser
         if parser.should_upgrade() or request.expect:
             return
-        size = request.size - len(request.method) - len(request.target) - LINE_REST
-        REQUESTS.keep(self._new, RequestHead(request.headers, request.host, request.check, size))
+        if request.length and any(_REQUEST_KINDS[name] == UPGRADE for name, _ in request.headers):
+            # Its body had a parser of its own.
+            return
+        length = request.length
+        size = request.size - length - len(request.method) - len(request.target) - LINE_REST
+        REQUESTS.keep(self._new, RequestHead(request.headers, request.host, request.check, size, length))
 
 
 class _PackedOwner:

@@ -77,7 +77,10 @@ def _requests(reads: Sequence[bytes]) -> tuple[Events, list[Request], str]:
             if known is None:
                 requests.feed(data)
             else:
+                body, known.body = known.body, []
                 log.request_begun(known)
+                for piece in body:
+                    log.request_body(known, piece)
                 log.request_complete(known)
     except BadRequest as error:
         outcome = f"{error.status} {gist(error)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -21,7 +22,7 @@ from gripproxy.http1.head_cache import (
     SIZE_MAX,
     HeadCache,
 )
-from gripproxy.http1.request_parser import Request
+from gripproxy.http1.request_parser import BadRequest, Request
 from gripproxy.http1.response_parser import BadResponse
 from tests.support.doubles import Backend, Browser, House
 from tests.unit.http1.test_request_parser import Requests, cut
@@ -207,6 +208,45 @@ class TestRequest:
         assert not REQUESTS
         self.learn(data)
         assert self.known(data + more) is None
+
+    @pytest.mark.parametrize("body", [b"12345", b"a\r\n\r\n"])
+    def test_a_request_with_its_whole_body_is_known_too(self, body: bytes) -> None:
+        data = b"POST /x HTTP/1.1\r\nHost: h\r\ncontent-LENGTH: 5\r\n\r\n" + body
+        whole = b"POST /y HTTP/1.1" + data[len(b"POST /x HTTP/1.1") : -5]
+        self.learn(data[:-5] + b"abcde")
+        request = self.known(whole + b"vwxyz")
+        assert request is not None
+        assert (request.method, request.target, request.host, request.body) == (b"POST", b"/y", b"h", [b"vwxyz"])
+        assert request.complete
+        assert request.length == 5
+        [long] = Requests().feed(whole + b"vwxyz").all
+        assert request.size == long.size == len(whole) + 5
+
+    @pytest.mark.parametrize("body", [b"", b"1234", b"123456", b"12345GET / HTTP/1.1\r\n\r\n", b"12345\r\n\r\n"])
+    def test_another_length_than_the_announced_one_goes_the_long_way(self, body: bytes) -> None:
+        head = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n"
+        self.learn(head + b"abcde")
+        assert self.known(head + body) is None
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b"Transfer-Encoding: chunked",
+            b"Content-Length: 5\r\nExpect: 100-continue",
+            b"Content-Length: 5\r\nConnection: close",
+            b"Content-Length: 5\r\nConnection: upgrade\r\nUpgrade: x",
+            b"Content-Length: +5",
+            b"X: 1",
+        ],
+    )
+    def test_another_framing_of_a_body_goes_the_long_way(self, line: bytes) -> None:
+        data = b"POST /x HTTP/1.1\r\nHost: h\r\n" + line + b"\r\n\r\nabcde"
+        for _ in range(3):
+            requests = Requests()
+            assert requests.parser.known(data) is None
+            with contextlib.suppress(BadRequest):
+                requests.feed(data)
+        assert not REQUESTS
 
     def test_a_request_that_has_begun_goes_the_long_way(self) -> None:
         data = b"GET /x HTTP/1.1" + BLOCK
