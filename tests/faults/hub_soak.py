@@ -34,7 +34,7 @@ TOPICS: Final = ("kept", "trimmed", "reborn")
 FAULTS: Final = ("hub", "writer_process", "reader_process", "handler")
 """Processes that are killed."""
 
-REST: Final = 8.0
+REST: Final = 12.0
 """Seconds between two kills of one process: the runner gives up one whose starts fail five times within 30 s."""
 
 MEMORY_MAX: Final = 400_000
@@ -212,6 +212,8 @@ class _Run:
                 continue
             kind = self._chance.choice(rested)
             killed[kind] = now
+            # A child that is killed while the hub starts ends the hub, which counts as a failed start too.
+            await self.ask("GET", self.topics["kept"].url)
             await asyncio.to_thread(self._site.kill, kind)
             for topic in self.topics.values():
                 topic.recorder.history.faults.append(time.monotonic())
