@@ -18,7 +18,10 @@ FORMAT: Final = 1
 """Version of the tables."""
 
 CACHE_KIB: Final = 65_536
-"""Page cache of a connection, in KiB."""
+"""Page cache of a connection that writes, in KiB."""
+
+READER_CACHE_KIB: Final = 16_384
+"""Page cache of a connection that reads, in KiB: long histories are read once, and the system keeps their pages too."""
 
 LOG_LIMIT: Final = 64 * 1024 * 1024
 """Bytes that the write-ahead log keeps after a checkpoint."""
@@ -80,7 +83,7 @@ def connect_writer(path: pathlib.Path, sync: Sync) -> sqlite3.Connection:
         # Checkpoints are made by another connection: in a commit they would delay its publications.
         connection.execute("pragma wal_autocheckpoint = 0")
         connection.execute(f"pragma journal_size_limit = {LOG_LIMIT}")
-        _common(connection)
+        _common(connection, CACHE_KIB)
         if not made:
             connection.execute("begin immediate")
             for statement in _TABLES.split(";"):
@@ -112,7 +115,7 @@ def connect_reader(path: pathlib.Path) -> sqlite3.Connection:
         if not _check(connection, path):
             raise StoreProblem(f"{path} is no store: it has no tables")
         connection.execute("pragma query_only = on")
-        _common(connection)
+        _common(connection, READER_CACHE_KIB)
     except sqlite3.Error as error:
         raise StoreProblem(f"{path} cannot be opened as a store: {error}") from error
     return connection
@@ -143,8 +146,8 @@ def _synchronise(folder: pathlib.Path) -> None:
         os.close(fd)
 
 
-def _common(connection: sqlite3.Connection) -> None:
-    connection.execute(f"pragma cache_size = {-CACHE_KIB}")
+def _common(connection: sqlite3.Connection, cache: int) -> None:
+    connection.execute(f"pragma cache_size = {-cache}")
     connection.execute("pragma temp_store = memory")
     # An input error in a memory map is a signal that ends the process.
     connection.execute("pragma mmap_size = 0")
