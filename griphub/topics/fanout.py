@@ -74,6 +74,8 @@ class FanOut:
         publish: called with channel and item.
         newest: the store's newest id.
         content_max: bytes of an event's text beyond which followers get a hint in its place.
+        bare_hints: whether hints have no ids. Pushpin counts a hint with an id as had: asked again, the hub would be
+            given the place behind the events that the hint stands for.
     """
 
     def __init__(
@@ -83,11 +85,14 @@ class FanOut:
         publish: Callable[[str, bytes], None],
         newest: int,
         content_max: int,
+        *,
+        bare_hints: bool = False,
     ) -> None:
         self._index = index
         self._epochs = epochs
         self._publish = publish
         self._content_max = content_max
+        self._bare_hints = bare_hints
         self._waiting: deque[_Transaction] = deque()
         self._size = 0
         """Bytes that the waiting events count for."""
@@ -248,8 +253,7 @@ class FanOut:
             last = self._epochs.cursor(events[-1].id)
             previous = self._epochs.cursor(held.tail)
             if len(events) > EVENTS_MAX or (first == UNKNOWN and not whole):
-                self.hints += 1
-                self._send(name, hint_item(name, form, last, previous))
+                self._send(name, self._hint(name, form, last, previous))
                 continue
             prev_id = first
             pairs = []
@@ -258,8 +262,7 @@ class FanOut:
                 prev_id = event.id
             if form is Representation.POLL:
                 if sum(len(text) for _, text in pairs) > self._content_max:
-                    self.hints += 1
-                    self._send(name, hint_item(name, form, last, previous))
+                    self._send(name, self._hint(name, form, last, previous))
                 else:
                     link = f"?after={last}{_bounds(held.keys)}"
                     self._send(name, page_item(name, last, previous, [text for _, text in pairs], link))
@@ -267,14 +270,18 @@ class FanOut:
             for event, text in pairs:
                 cursor = self._epochs.cursor(event.id)
                 if len(text) > self._content_max:
-                    self.hints += 1
-                    item = hint_item(name, form, cursor, previous)
+                    item = self._hint(name, form, cursor, previous)
                 else:
                     item = stream_item(name, cursor, previous, form, render_text(text, cursor, form))
                 self._send(name, item)
                 previous = cursor
         held.tail = held.since = events[-1].id
         held.last_event = events[-1].id
+
+    def _hint(self, name: str, form: Representation, id: str, previous: str) -> bytes:
+        """Return the hint that stands for events up to ``id``."""
+        self.hints += 1
+        return hint_item(name, form) if self._bare_hints else hint_item(name, form, id, previous)
 
     def _send(self, name: str, item: bytes) -> None:
         self.items += 1

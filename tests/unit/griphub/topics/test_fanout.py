@@ -25,10 +25,11 @@ TOPIC = 7
 class House:
     """A fan-out whose items are collected; the store's newest id is 3."""
 
-    def __init__(self, content_max: int = 1000) -> None:
+    def __init__(self, content_max: int = 1000, *, bare_hints: bool = False) -> None:
         self.index = ChannelIndex("")
         self.published: list[tuple[str, Item]] = []
-        self.fanout = FanOut(self.index, Epochs([EpochInterval("e", 1, None)]), self._take, 3, content_max)
+        epochs = Epochs([EpochInterval("e", 1, None)])
+        self.fanout = FanOut(self.index, epochs, self._take, 3, content_max, bare_hints=bare_hints)
         self.last = 2
         """Id of the topic's last event."""
         self.stored = 3
@@ -206,6 +207,19 @@ class TestHints:
         published = house.published
         assert [shown(item) for name, item in published if name == "7/sse/"] == ["3>4", "4>5"]
         assert [shown(item) for name, item in published if name == "7/poll/"] == ["3>5?"]
+
+    def test_hints_for_a_proxy_that_counts_them_as_had_name_no_place(self) -> None:
+        house = House(content_max=400, bare_hints=True)
+        house.follow(WHOLE, SSE, POLL)
+        house.publish("a", "b", data=b'"%b"' % (b"x" * 400))
+        house.publish("a")
+        published = house.published
+        assert [shown(item) for name, item in published if name == "7/sse/"] == [">?", ">?", "5>6"]
+        assert [shown(item) for name, item in published if name == "7/poll/"] == [">?", "5>6"]
+        house.take()
+        house.publish(*"a" * (EVENTS_MAX + 1))
+        assert set(house.take()) == {">?"}
+        assert house.fanout.hints == 5
 
     def test_a_range_whose_last_event_is_not_known_yet_has_a_hint_in_place_of_a_wrong_prev_id(self) -> None:
         house = House()
