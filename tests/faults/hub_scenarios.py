@@ -33,11 +33,14 @@ class Scenario:
         play: carries them out.
         settings: further values of ``[hub]``.
         children: changes of the processes of the store, which belong to the scenario.
+        learned: whether the hub knows all held readers. For some time after its start it has each one ask once more, which
+            would repair the loss that a mutant makes.
     """
 
     play: Callable[[Stage], Awaitable[None]]
     settings: Mapping[str, str] = field(default_factory=dict)
     children: tuple[str, ...] = ()
+    learned: bool = False
 
 
 async def writer_killed(stage: Stage) -> None:
@@ -275,8 +278,8 @@ async def handler_stalled(stage: Stage) -> None:
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     "writer-killed": Scenario(writer_killed),
     "writer-dies": Scenario(writer_dies, children=("dies-behind-a-commit",)),
-    "seam": Scenario(seam),
-    "seam-large": Scenario(partial(seam, size=100), {"content_max": "200"}),
+    "seam": Scenario(seam, learned=True),
+    "seam-large": Scenario(partial(seam, size=100), {"content_max": "200"}, learned=True),
     "pages": Scenario(pages),
     "many": Scenario(many),
     "restored": Scenario(restored),

@@ -104,6 +104,7 @@ class HeldReader:
                 if self._form == "poll" and hold is None:
                     return self._answered(response)
                 if self._form != "poll":
+                    assert response.status == 200, response
                     self._take(response.body.decode())
                 link = response.headers.get("grip-link", "").partition(">")[0].lstrip("<")
                 if link:

@@ -7,6 +7,7 @@ import pathlib
 
 import pytest
 
+from griphub import service
 from tests.faults.hub_mutants import MUTANTS
 from tests.faults.hub_scenarios import SCENARIOS
 from tests.faults.hub_stage import Stage
@@ -17,6 +18,8 @@ async def play(scenario: str, mutant: str, directory: pathlib.Path, patch: pytes
     """Return the history of a scenario, of the real hub if ``mutant`` is empty."""
     steps = SCENARIOS[scenario]
     stage = Stage(directory, patch, steps.settings)
+    if steps.learned:
+        patch.setattr(service, "LEARNING_TIME", 0.0, raising=False)
     for change in steps.children:
         stage.change_children(change)
     if mutant:
