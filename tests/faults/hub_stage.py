@@ -182,7 +182,7 @@ class Stage:
 
     Args:
         directory: of the store and the sockets.
-        patch: of the test; what it changes is undone at the end.
+        patch: of the test; its changes are undone at the end.
         settings: further values of ``[hub]``.
     """
 
@@ -383,7 +383,7 @@ class Stage:
         self._hook = hook
 
     async def before_hold(self) -> None:
-        """Do what a scenario wants done before a hold begins."""
+        """Do the steps of a scenario that precede a hold."""
         hook, self._hook = self._hook, None
         if hook is not None:
             await hook()
@@ -417,6 +417,6 @@ class Stage:
         ]
 
     def finish(self) -> None:
-        """Complete the history; readers that were not told of their end are complete."""
+        """Complete the history; readers whose stream has not ended are complete."""
         self.history.complete |= {name for name, reader in self.readers.items() if not reader.ended}
         self.recorder.finish(self.store)
