@@ -33,7 +33,7 @@ class Scenario:
         play: carries them out.
         settings: further values of ``[hub]``.
         children: changes of the processes of the store, which belong to the scenario.
-        learned: whether the hub knows all held readers. For some time after its start it has each one ask once more, and
+        learned: whether the hub knows all held readers. For some time after its start it has each ask once more, which
             would repair the loss that a mutant makes.
     """
 
