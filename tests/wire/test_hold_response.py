@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
+import pytest
+
 from tests.wire.wirekit import Client, Setup, Site, covers, expect, hold, instruct, response
 from tests.wire.wirekit.holding import long_poll
 
@@ -131,6 +133,28 @@ def test_hint_sends_the_request_again(site: Site, case: str) -> None:
         assert request["grip-x"] is None
         assert request["grip-last"] is None
         assert request["grip-sig"] is not None
+
+
+@covers("4.1 4 hint", "6.3 check", "6.5 retry")
+@pytest.mark.parametrize("mode", ["response", "stream"])
+def test_a_hint_with_an_id(site: Site, case: str, mode: str) -> None:
+    """A hint stands for events that the backend has: it must be asked from the place before them."""
+    link = [f"Grip-Link: </{case}>; rel=next"] if mode == "stream" else []
+    site.backend.on(f"/{case}", [hold(mode, f"{case}; prev-id=1", *link), response("200 OK", body="end")])
+    with long_poll(site, f"/{case}", case) as client:
+        if mode == "stream":
+            client.head()
+        site.publisher.publish({"channel": case, "id": "2", "prev-id": "1", f"http-{mode}": {"action": "hint"}})
+        asked = site.backend.request(f"/{case}", 1)
+        assert (client.rest() if mode == "stream" else client.response().body) == b"end"
+    last = expect(
+        pushpin="2",
+        ours="1",
+        pushpin_does="Counts a hint as had: `Grip-Last` names the id of the hint.",
+        ours_does="Asks from the place before a hint: `Grip-Last` names its `prev-id`.",
+        because="The client has not got what the hint stands for.",
+    )
+    assert asked["Grip-Last"] == f"{case}; last-id={last}"
 
 
 @covers("4.1 4 hint")

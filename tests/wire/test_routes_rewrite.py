@@ -6,6 +6,7 @@ import json
 
 import jwt
 
+from tests.wire.test_reliability_stream import follow_links
 from tests.wire.wirekit import Setup, Site, covers, expect, hold, response
 
 SETUP = Setup(
@@ -17,6 +18,7 @@ target-host.test,as_host=inner.test {backend},host=target.test
 path-rem.test,path_rem=3 {backend}
 replace.test,path_beg=/old,replace_beg=/new {backend}
 replace.test,path_beg=/gone,replace_beg= {backend}
+replace.test,path_beg=/longer/,replace_beg=/ {backend}
 header.test,header=X-A:one,header=x-b:,header="X-C:  left, trimmed " {backend}
 plain.test,no_grip {backend}
 prefix.test,prefix=pre- {backend}
@@ -59,6 +61,25 @@ def test_replace_beg(site: Site, case: str) -> None:
     site.get(f"/gone/{case}", "Host: replace.test")
     assert site.backend.request(f"/new/{case}").uri == f"/new/{case}?q=1"
     assert site.backend.request(f"/{case}").uri == f"/{case}"
+
+
+@covers("1.3 replace_beg", "6.6 fetch")
+def test_a_relative_link_behind_replace_beg(site: Site, case: str) -> None:
+    follow_links(site)
+    site.backend.on(f"/{case}/first", response("200 OK", "Grip-Link: <next>; rel=next", body="one "))
+    path = expect(
+        pushpin=f"/{case}/next"[len("/longer/") :],
+        ours=f"{case}/next",
+        pushpin_does="Resolves a link against the rewritten URI, and cuts off as many bytes as `path_beg` has, "
+        "whatever they are, before it puts `replace_beg` in front: it is another path unless both are of one length.",
+        ours_does="Resolves a link against the URI of the client, and rewrites it as that was.",
+        because="A backend that links to itself need not know the path of its route.",
+    )
+    site.backend.on(f"/{path}", response("200 OK", body="two"))
+    with site.connect() as client:
+        client.request("GET", f"/longer/{case}/first", "Host: replace.test")
+        assert client.head().line == "200 OK"
+        assert client.rest() == b"one two"
 
 
 @covers("1.3 header")

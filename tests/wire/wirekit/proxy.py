@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.support.ports import free_ports
+from tests.support.service import alive
 from tests.wire.wirekit.client import PATIENCE, Aborted, Client, Silence
 from tests.wire.wirekit.expecting import on_pushpin
 
@@ -277,6 +278,22 @@ class Proxy:
                     queue += (more := [int(word) for word in (task / "children").read_text().split()])
                     found += more
         return found
+
+    def restart(self) -> None:
+        """Kill the proxy with all below it, and start it again with the same files and ports."""
+        processes = [process for process in (self.process, self._zurl) if process is not None]
+        children = self.children()
+        for pid in [*(process.pid for process in processes), *children]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in processes:
+            process.wait(STOP_PATIENCE)
+        deadline = time.monotonic() + STOP_PATIENCE
+        while any(map(alive, children)):
+            if time.monotonic() > deadline:
+                raise StartProblem(f"processes {children} outlive SIGKILL")
+            time.sleep(0.01)
+        self._start()
 
     def stop(self) -> list[str]:
         """End the proxy and whatever is left of it. Returns what was not as it should be, for `Site` to report."""
