@@ -156,7 +156,9 @@ class Hub:
             for topic in page:
                 topics.set(topic)
             after = page[-1].name
-        fanout = FanOut(self._index, epochs, self._control.publish, state.newest, hub.content_max)
+        fanout = FanOut(
+            self._index, epochs, self._control.publish, state.newest, hub.content_max, bare_hints=bool(hub.publish)
+        )
         return Context(
             config=hub,
             state=state,
@@ -297,7 +299,7 @@ def _control_address(config: Config) -> ControlAddress:
 
 
 def _signer(config: Config, base: pathlib.Path) -> Signer | None:
-    """Return what signs requests to the control port of another proxy."""
+    """Return the signer of requests to the control port of another proxy; None if that needs no key."""
     handler = config.handler
     text = handler.reserved_key or handler.control_key
     key = load_key(text, base) if config.hub.publish and text else None
