@@ -259,7 +259,8 @@ class TestLosses:
                 lossy.publish(case, 8)
                 losing.clear()
                 lossy.publish(case, 9)
-                assert [event["data"] for event in client.response().json()["events"]] == [8, 9]
+                # Asked again at any moment since the loss, it gets the first of them at once.
+                assert [event["data"] for event in client.response().json()["events"]] in ([8], [8, 9])
 
     def test_the_hub_is_killed(self, hub: Hub, case: str) -> None:
         topic = hub.make(case)
