@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
+from griphub.access.owner import owner_key
 from griphub.access.quota import LimitReached
 from griphub.access.rights import Right, Rights
 from griphub.access.tokens import BadToken, token_of
@@ -37,6 +38,10 @@ __all__ = ["HubApplication"]
 REQUESTS_MAX: Final = 4096
 """Requests carried out at a time, apart from those that wait for a commit; further ones get 503."""
 
+
+NO_OWNER: Final = ""
+NO_TOKEN: Final = "-"
+"""Owners of bodies: of requests without a token, and of WebSockets whose token is not valid."""
 
 _NAMED: Final = frozenset({b"if-match", b"idempotency-key"})
 """Headers of publications that are looked at each time."""
@@ -80,15 +85,21 @@ class HubApplication:
 
     # --- server.Application
 
-    def admits(self, request: Request, *, private: bool) -> None:
+    def admits(self, request: Request, *, private: bool) -> str:
         """Check signature and token of a request before its body is read; see ``server.Application``."""
         if not private:
             signature = request.header(b"grip-sig") or b""
             if self._proxy_key is None or not verify(signature, self._proxy_key, int(self._context.wall())):
                 raise Problem(403, "forbidden", "this port is for a GRIP proxy: Grip-Sig is missing or not valid")
-        # Whether a WebSocket is refused or closed depends on its events, which are in the body.
-        if request.target.path[0] == "topics" and not _is_socket(request):
-            self._rights(request)
+        if request.target.path[0] != "topics":
+            return NO_OWNER
+        try:
+            return owner_key(self._rights(request).owner)
+        except Problem:
+            # Whether a WebSocket is refused or closed depends on its events, which are in the body.
+            if not _is_socket(request):
+                raise
+            return NO_TOKEN
 
     def start(self, request: Request, connection: HubConnection) -> None:
         """Carry out a request; see ``server.Application``."""

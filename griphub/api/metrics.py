@@ -117,8 +117,9 @@ class MetricsApplication:
         self._metrics = metrics
         self._unready = unready
 
-    def admits(self, request: Request, *, private: bool) -> None:
-        """Admit every ``request``; ``private`` is ignored."""
+    def admits(self, request: Request, *, private: bool) -> str:
+        """Admit every ``request``, all of one owner; ``private`` is ignored."""
+        return ""
 
     def start(self, request: Request, connection: HubConnection) -> None:
         """Answer ``request`` on ``connection``."""

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, cast
 
 import httptools
 
-from griphub.api.problem import Problem
+from griphub.api.problem import Problem, limited
 from griphub.api.request import Answer, Request, answer_bytes, problem_answer, target_below, target_of
 from gripproxy.process.accept_queue import AcceptQueue
 from gripproxy.process.log import log
@@ -72,25 +72,36 @@ class ServerLimits:
         body: greatest size of a request's body, in bytes.
         bodies: greatest size of all bodies in memory, in bytes; further requests get 503.
         connections: greatest number of connections; further ones are closed.
+        owner_bodies: greatest size of the bodies of one owner that arrive in parts, in bytes; further ones get 429.
     """
 
-    __slots__ = ("bodies", "body", "connections")
+    __slots__ = ("bodies", "body", "connections", "owner_bodies")
 
-    def __init__(self, body: int = 14_000_000, bodies: int = 256_000_000, connections: int = 4096) -> None:
+    def __init__(
+        self,
+        body: int = 14_000_000,
+        bodies: int = 256_000_000,
+        connections: int = 4096,
+        owner_bodies: int = 64_000_000,
+    ) -> None:
         self.body = body
         self.bodies = bodies
+        self.owner_bodies = owner_bodies
         self.connections = connections
 
 
 class Application(Protocol):
     """Application behind a server."""
 
-    def admits(self, request: Request, *, private: bool) -> None:
+    def admits(self, request: Request, *, private: bool) -> str:
         """Check a request before its body is read.
 
         Args:
             request: without body.
             private: whether it arrived through a private socket.
+
+        Returns:
+            Text that names the owner whose body it is.
 
         Raises:
             Problem: it is refused.
@@ -115,6 +126,8 @@ class HubServer:
         self.connections: set[HubConnection] = set()
         self.bodies = 0
         """Bytes of bodies that are being received or carried out."""
+        self.owner_bodies: dict[str, int] = {}
+        """Bytes of bodies that arrive in parts, or are carried out then, by owner."""
         self.retiring = False
         self.heads: dict[bytes, _KnownHead] = {}
         """Heads of requests that arrived whole, in one read."""
@@ -220,6 +233,8 @@ class HubConnection(asyncio.Protocol):
         self._body: bytes | bytearray = b""
         self._size = 0
         """Bytes of the body of the request."""
+        self._owner: str | None = None
+        """Owner whose body it is; None for one that arrived whole with its remembered head."""
         self._keep_alive = True
         self.deadline = float("inf")
         """Time of ``time_out``, in seconds of the loop's clock."""
@@ -239,8 +254,7 @@ class HubConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection; ``exc`` is ignored."""
         self._server.connections.discard(self)
-        self._server.bodies -= self._size
-        self._size = 0
+        self._release()
         self._body = self._pending = b""
         self._transport = None
 
@@ -375,7 +389,7 @@ class HubConnection(asyncio.Protocol):
             length = request.header(b"content-length")
             if length is not None and length.isdigit() and int(length) > self._server.limits.body:
                 raise _too_long(self._server.limits.body)
-            self._server.application.admits(request, private=self._private)
+            self._owner = self._server.application.admits(request, private=self._private)
         except Problem as problem:
             self._fail(problem)
             return
@@ -388,10 +402,12 @@ class HubConnection(asyncio.Protocol):
         if self._refused is not None:
             return
         server = self._server
-        self._size += len(data)
-        server.bodies += len(data)
+        of_owner = self._hold(len(data))
         if self._size > server.limits.body:
             self._fail(_too_long(server.limits.body))
+        elif of_owner > server.limits.owner_bodies:
+            text = f"requests of {server.limits.owner_bodies} bytes are under way for this owner: repeat it later"
+            self._fail(limited(text, "owner_bodies", server.limits.owner_bodies, 1))
         elif server.bodies > server.limits.bodies:
             text = f"requests of {server.limits.bodies} bytes are under way: repeat it later"
             self._fail(Problem(503, "unavailable", text, headers=[("Retry-After", "1")]))
@@ -402,6 +418,26 @@ class HubConnection(asyncio.Protocol):
             if isinstance(self._body, bytes):
                 self._body = bytearray(self._body)
             self._body += data
+
+    def _hold(self, size: int) -> int:
+        """Count bytes of the body; return those of all bodies of its owner."""
+        server, owner = self._server, self._owner or ""
+        self._size += size
+        server.bodies += size
+        server.owner_bodies[owner] = held = server.owner_bodies.get(owner, 0) + size
+        return held
+
+    def _release(self) -> None:
+        """Count the bytes of the body no more."""
+        server, owner = self._server, self._owner
+        server.bodies -= self._size
+        if owner is not None and self._size:
+            left = server.owner_bodies[owner] - self._size
+            if left:
+                server.owner_bodies[owner] = left
+            else:
+                del server.owner_bodies[owner]
+        self._size, self._owner = 0, None
 
     def on_message_complete(self) -> None:
         """Carry out a request."""
@@ -436,8 +472,7 @@ class HubConnection(asyncio.Protocol):
             data: bytes of the response.
         """
         server, transport = self._server, self._transport
-        server.bodies -= self._size
-        self._size = 0
+        self._release()
         self._request = None
         self._busy = False
         if transport is None or transport.is_closing():
@@ -507,9 +542,8 @@ class HubConnection(asyncio.Protocol):
 
     def _refuse(self, problem: Problem) -> None:
         """Answer an unread request, and close the connection."""
-        transport, server = self._transport, self._server
-        server.bodies -= self._size
-        self._size = 0
+        transport = self._transport
+        self._release()
         self._body = b""
         if transport is not None and not transport.is_closing() and not self._closing:
             head = self._request is not None and self._request.method == b"HEAD"

@@ -38,10 +38,11 @@ class Application:
         self.held: list[HubConnection] = []
         self.admitted: list[tuple[bytes, bool]] = []
 
-    def admits(self, request: Request, *, private: bool) -> None:
+    def admits(self, request: Request, *, private: bool) -> str:
         self.admitted.append((request.raw_target, private))
         if request.target.path == ("forbidden",):
             raise Problem(403, "forbidden", "not here")
+        return (request.header(b"owner") or b"").decode()
 
     def start(self, request: Request, connection: HubConnection) -> None:
         self.requests.append(request)
@@ -405,6 +406,24 @@ class TestBodies:
             assert await first.answer() == (201, b"released")
             third = await house.client(b"POST /a HTTP/1.1\r\nContent-Length: 10\r\n\r\n0123456789")
             assert await third.answer() == (200, b"POST /a 0123456789")
+
+    async def test_the_bodies_of_an_owner_are_bounded(self, tmp_path: pathlib.Path) -> None:
+        head = b"POST /a HTTP/1.1\r\nHost: h\r\nOwner: %b\r\nContent-Length: 10\r\n\r\n"
+        async with serving(tmp_path, ServerLimits(owner_bodies=15)) as house:
+            first = await house.client(head % b"a" + b"012345678")
+            await house.until(lambda: house.server.owner_bodies == {"a": 9})
+            second = await house.client(head % b"a" + b"0123456")
+            assert "for this owner" in await second.refused(429)
+            other = await house.client(head % b"b" + b"012345678")
+            await house.until(lambda: house.server.owner_bodies == {"a": 9, "b": 9})
+            for client in (first, other):
+                client.says(b"9")
+                assert await client.answer() == (200, b"POST /a 0123456789")
+            assert house.server.owner_bodies == {}
+            third = await house.client(head % b"a" + b"012345678")
+            await house.until(lambda: house.server.owner_bodies == {"a": 9})
+            third.writer.close()
+            await house.until(lambda: not house.server.owner_bodies)
 
     @pytest.mark.parametrize("part", [b"", b"x" * 5])
     async def test_a_client_that_ends_within_its_body(self, house: House, part: bytes) -> None:
