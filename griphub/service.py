@@ -58,6 +58,9 @@ __all__ = ["Hub", "main"]
 TICK: Final = 1.0
 """Seconds between two checks of leases and of the end of rights."""
 
+LEARNING_TIME: Final = 10.0
+"""Seconds after the start in which subscriptions may be those of followers before it."""
+
 FINISH_TIME: Final = 3.0
 """Seconds for the requests under way, and for the items that wait for the handler, after SIGTERM."""
 
@@ -103,6 +106,8 @@ class Hub:
         self._held: HeldChannels | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._ticks: asyncio.TimerHandle | None = None
+        self._learned = self._loop.time() + LEARNING_TIME
+        """Time from which reported subscriptions are those of new followers."""
 
     async def open(self) -> None:
         """Open the store, the way to the handler, and the listening sockets.
@@ -234,7 +239,8 @@ class Hub:
 
     def _subscribed(self, name: str) -> None:
         """Take the first subscription of a channel; followers that the index does not know must ask again."""
-        if not self._index.subscribed(name):
+        # After a start each channel may have followers of before, also one that has entered the index since.
+        if not self._index.subscribed(name) or self._loop.time() < self._learned:
             self._hint(name)
 
     def _hint(self, name: str) -> None:

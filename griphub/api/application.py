@@ -190,12 +190,9 @@ class HubApplication:
         check_topic_name(name)
         method = b"GET" if request.method == b"HEAD" else request.method
         socket = _is_socket(request)
-        if socket and rest == ("events",) and not request.body.startswith(b"OPEN"):
-            try:
-                self._may(self._rights(request), "subscribe", name)
-            except Problem:
-                reply(expired())
-                return None
+        if rest == ("events",) and (ended := self._ended_hold(request, name, socket=socket)) is not None:
+            reply(ended)
+            return None
         rights = self._rights(request)
         match rest:
             case ():
@@ -229,6 +226,18 @@ class HubApplication:
                 self._may(rights, "admin", name)
                 return self._topics.revoke(name)
         raise Problem(404, "not-found", "there is no such path under a topic: see /openapi.json")
+
+    def _ended_hold(self, request: Request, name: str, *, socket: bool) -> Answer | None:
+        """Return the answer that ends the hold of a client whose rights have ended, or whose topic was deleted."""
+        if socket and not request.body.startswith(b"OPEN"):
+            try:
+                self._may(self._rights(request), "subscribe", name)
+            except Problem:
+                return expired()
+        if self._context.topics.named(name) is None and self._reading.is_held(request):
+            self._may(self._rights(request), "subscribe", name)
+            return self._websockets.deleted() if socket else problem_answer(self._reading.deleted())
+        return None
 
     def _settings(self, request: Request, name: str, rights: Rights) -> Coroutine[Any, Any, Answer]:
         nothing_else(request.target.query)

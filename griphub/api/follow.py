@@ -242,7 +242,11 @@ class Following:
             until=(follower.until or 0) if position is not None else 0,
             limit=follower.limit if position is not None else 0,
         )
-        return follower.link_base + sign(capability, self._context.state.secret)
+        state = self._context.state
+        if position is None:
+            return follower.link_base + sign(capability, state.secret)
+        # Ids of an epoch: after a restore the link is none.
+        return follower.link_base + sign(capability, state.secret, f"page {state.epoch}")
 
     async def poll(self, follower: Follower, wait: int) -> Answer:
         """Return the answer to a long-poll: a page if there are events, else a hold.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Final
 from urllib.parse import quote
-
-import orjson
 
 from griphub.access.owner import owner_key
 from griphub.access.rights import Rights
@@ -19,6 +19,9 @@ from griphub.store.topic import Topic
 from griphub.topics.times import time_text
 
 __all__ = ["Keys"]
+
+ATTRIBUTES_SHOWN: Final = 4096
+"""Bytes of attributes that a header has; larger ones are in the history only, since proxies refuse long heads."""
 
 
 class Keys:
@@ -128,6 +131,7 @@ class Keys:
         if event.key is not None:
             headers += [("Event-Key", quote(event.key, safe="")), ("Event-Op", event.op)]
         if event.attributes:
-            text = orjson.dumps(dict(event.attributes)).decode()
-            headers.append(("Event-Attributes", text.encode("ascii", "backslashreplace").decode()))
+            text = json.dumps(dict(event.attributes), separators=(",", ":"))
+            if len(text) <= ATTRIBUTES_SHOWN:
+                headers.append(("Event-Attributes", text))
         return Answer(200, event.data, event.content_type, headers)

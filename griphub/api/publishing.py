@@ -168,7 +168,7 @@ def _refusal(refused: Refused, topic: str, context: Context) -> Answer:
             429,
             "limit",
             "no room for a further Idempotency-Key: they are remembered for idempotency_ttl seconds",
-            {"limit": "idempotency"},
+            {"limit": "idempotency_per_owner_max", "max": context.config.idempotency_per_owner_max},
         ),
     }
     return problem_answer(problems[refused.kind])

@@ -112,6 +112,20 @@ class Reading:
             return keys, last
         return None
 
+    def is_held(self, request: Request) -> bool:
+        """Return whether a request is that of a client which the proxy holds.
+
+        Args:
+            request: the request.
+        """
+        prefix = self._context.config.prefix
+        lines = [value for name, value in request.headers if name == b"grip-last"]
+        return any(name.startswith(prefix) for name, _ in channels_of(lines))
+
+    def deleted(self) -> Problem:
+        """Return the problem of a topic that was deleted under its followers."""
+        return self._following.gone(None, "the topic was deleted")
+
     # --- GET /topics/T/events
 
     async def events(self, request: Request, topic: Topic, rights: Rights) -> Answer:
@@ -210,7 +224,7 @@ class Reading:
         """
         context = self._context
         try:
-            capability = read(text, context.state.secret)
+            capability = self._capability(text)
         except BadCapability as error:
             raise Problem(403, "forbidden", str(error)) from error
         if capability.mode != "follow":
@@ -241,6 +255,14 @@ class Reading:
             if problem.status == 410:
                 return self._following.resync_stream(problem, form)
             raise
+
+    def _capability(self, text: str) -> Capability:
+        """Read a shared link, or that of a page, which is one of the current epoch only."""
+        state = self._context.state
+        try:
+            return read(text, state.secret)
+        except BadCapability:
+            return read(text, state.secret, f"page {state.epoch}")
 
     def _link_place(self, request: Request, capability: Capability, topic: Topic) -> tuple[int, bool]:
         if capability.position is not None:

@@ -384,6 +384,9 @@ class HubConnection(asyncio.Protocol):
             if not current and version != "1.0":
                 raise Problem(400, "bad-request", f"the version of HTTP is {version}: expected 1.1 or 1.0")
             target = target_of(target_below(self._url, self._root) if self._root else self._url)
+            hosts = sum([name == b"host" for name, _ in self._headers])
+            if hosts > 1:
+                raise Problem(400, "bad-request", f"the request has {hosts} Host headers: expected one (RFC 9112 §3.2)")
             request = Request(self._parser.get_method(), target, self._headers, b"", self._url)
             self._request = request
             length = request.header(b"content-length")

@@ -92,6 +92,11 @@ class WebSockets:
             start = [Event(b"OPEN")] if opening else []
             return _events([*start, Event(b"TEXT", text), _close(GONE, b"resync")])
 
+    def deleted(self) -> Answer:
+        """Return the answer to a WebSocket whose topic was deleted."""
+        text = self._following.resync(self._reading.deleted(), Representation.WS)
+        return _events([Event(b"TEXT", text), _close(GONE, b"resync")])
+
     async def _page(self, request: Request, topic: Topic, rights: Rights, query: ReadQuery, *, opening: bool) -> Answer:
         context = self._context
         owner = owner_key(rights.owner)

@@ -56,7 +56,7 @@ AWAY_WAIT: Final = 3.0
 
 
 HUB_AWAY_WAIT: Final = 10.0
-"""The same for the target ``hub``: its restart starts several processes, which takes seconds on a busy machine."""
+"""Seconds for which a refused connection to the hub is tried again: its restart starts several processes."""
 
 AWAY_WAIT_MAX: Final = 60.0
 """Greatest ``away_wait``, in seconds."""

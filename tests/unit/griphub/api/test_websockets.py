@@ -116,3 +116,18 @@ def test_a_large_event_is_a_reference() -> None:
         assert whole.json == "x" * 3000
 
     run(case, {"ws_content_max": "2000"})
+
+
+def test_a_deleted_topic_ends_the_web_socket_and_the_long_poll() -> None:
+    async def case(hub: HubApi) -> None:
+        await hub.make("t")
+        [cursor] = await hub.publish("t", "a")
+        await hub.request("DELETE", "/topics/t")
+        _, events = await ask(hub, "/topics/t/events", Grip_Last=f"hub/1/ws/; last-id={cursor}")
+        assert json.loads(events[0].content or b"")["type"] == "resync"
+        assert (events[1].content or b"")[:2] == (4410).to_bytes(2, "big")
+        last = {"Grip-Last": f"hub/1/poll/; last-id={cursor}"}
+        assert (await hub.request("GET", "/topics/t/events?wait=20", headers=last)).status == 410
+        assert (await hub.request("GET", "/topics/t/events?wait=20")).status == 404
+
+    run(case)
