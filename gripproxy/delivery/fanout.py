@@ -373,8 +373,8 @@ class Fanout:
             self._begin(channel, [self._deliveries(channel, item, tuple(different))], item)
 
     def _follow(self, channel: Channel, cohort: Cohort, item: Item) -> bytes:
-        """Have a cohort stand at an item, and return the bytes for its members. Until these are gathered, or in a group,
-        none of them may leave."""
+        """Have a cohort stand at an item, and return the bytes for its members; before these are gathered, or in a
+        group, none of them may leave."""
         assert item.id is not None
         cohort.position = item.id
         published = cohort.published(item)

@@ -51,6 +51,7 @@ LIMITS: Final = {
     "stream delivery, 4,000": Work(1.02, 26.3, 1),
     "stream delivery with ids": Work(1.55, 30.3, 1),
     "WebSocket delivery": Work(1.1, 24, 1),
+    "WebSocket delivery with ids": Work(1.56, 32.2, 1),
     "WebSocket round trip": Work(154, 2546, 2),
     "item in the worker": Work(20.1, 382.5, 1),
     "item by PULL": Work(34, 528, 0),

@@ -1,8 +1,9 @@
 """Streams that share their position get what each of them would get alone, whatever happens to them and to the items.
 
-Two kinds of runs, made up by hypothesis. In the first the same events go to a crowd with cohorts and to one without:
-every client gets the same bytes, and the requests are the same. In the second fan-outs take several turns, in which
-clients block and come; when all has healed each client has the truth: in order, nothing twice, nothing left out.
+Two kinds of runs, made up by hypothesis. In the first the same events go to a crowd with cohorts and to one without, of
+streams or of WebSockets: every client gets the same bytes, and the requests are the same. In the second fan-outs take
+several turns, in which clients block and come; when all has healed each client has the truth: in order, nothing twice,
+nothing left out.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from gripproxy.sessions.link_response import Reader, Reading, SharedResponse
 from gripproxy.sessions.reliable_stream import ReliableStream
 from gripproxy.sessions.stream import StreamTerms
 from tests.support.session_doubles import Client, House, want
+from tests.unit.sessions.test_reliable_websocket import Talk, action, item, messages, subscribe
 
 CROWD = 5
 BASE = b"http://h/start"
@@ -207,6 +209,99 @@ class Crowd:
         return b"".join(re.findall(rb"[0-9a-f]+\r\n([^:]*?)\r\n", data))
 
 
+class Talks:
+    """WebSockets over HTTP on one channel, and their backend, which answers when it likes."""
+
+    def __init__(self) -> None:
+        self.house = House(10**9)
+        self.house.context.recover_interval = 60
+        self.length = 1
+        self.lost: list[int] = []
+        self.requests: list[Any] = []
+        self.talks: list[Talk] = []
+        self.blocked: set[int] = set()
+        for _ in range(CROWD):
+            self.join(0)
+
+    # steps
+
+    def join(self, way: int) -> None:
+        position = max(1, self.length - way % 3)
+        self.talks.append(Talk(self.house).open(subscribe(position)))
+
+    def one(self, way: int) -> int:
+        return way % len(self.talks)
+
+    def leave(self, way: int) -> None:
+        self.talks[self.one(way)].session.client_lost()
+
+    def publish(self, way: int) -> None:
+        self.length += 1
+        self.house.publish(item(self.length))
+
+    def lose(self, way: int) -> None:
+        self.length += 1
+        self.lost.append(self.length)
+
+    def late(self, way: int) -> None:
+        number = self.lost.pop(way % len(self.lost)) if self.lost else 1 + way % self.length
+        self.house.publish(item(number))
+
+    def act(self, way: int) -> None:
+        self.house.publish(action(("hint", "refresh")[way % 2]))
+
+    def say(self, way: int) -> None:
+        talk = self.talks[self.one(way)]
+        if not talk.session.over:
+            talk.say(b"hello")
+
+    def block(self, way: int) -> None:
+        number = self.one(way)
+        if number not in self.blocked and not self.talks[number].session.over:
+            self.blocked.add(number)
+            if way % 2:
+                self.talks[number].client.transport.on_write = self.talks[number].session.on_blocked
+            else:
+                self.talks[number].session.on_blocked()
+
+    def read(self, way: int) -> None:
+        number = self.one(way)
+        self.blocked.discard(number)
+        self.talks[number].client.transport.on_write = None
+        self.talks[number].session.on_writable()
+
+    def wait(self, way: int) -> None:
+        self.house.pass_time((0.06, 1, 25, 58)[way % 4])
+
+    def updates(self, way: int) -> None:
+        self.house.scheduler.run()
+
+    def recover(self, way: int) -> None:
+        for talk in self.talks:
+            if talk.session.reliable is not None:
+                talk.session.reliable.recover()
+
+    def detach(self, way: int) -> None:
+        talk = self.talks[self.one(way)]
+        if way < 2 and talk.in_flight:
+            talk.answer(b'TEXT 13\r\nc:{"type":"detach"}\r\n')
+
+    def answer(self, way: int) -> None:
+        """The backend answers all requests: a query with everything that is missing, or, now and then, not at all."""
+        for number, talk in enumerate(self.talks):
+            for request in talk.posted():
+                self.requests.append((number, round(self.house.clock(), 2), request))
+                if not talk.in_flight:
+                    continue
+                last = int(request[1][0][1]) if request[1] else self.length
+                if way == 1:
+                    talk.fail()
+                elif request[1]:
+                    talk.answer(messages(*range(last + 1, self.length + 1)), subscribe(self.length))
+                else:
+                    talk.answer()
+
+
 def steps(*names: str) -> st.SearchStrategy[list[Step]]:
     return st.lists(st.tuples(st.sampled_from(names), st.integers(0, 11)), max_size=40)
 
@@ -235,23 +330,34 @@ def test_a_cohort_is_no_different(steps: list[Step]) -> None:
     assert seen[0] == seen[1]
 
 
-@given(
-    steps(
-        "publish",
-        "publish",
-        "publish",
-        "join",
-        "lose",
-        "late",
-        "hint",
-        "block",
-        "read",
-        "turn",
-        "updates",
-        "recover",
-        "answer",
-    )
+TURNS = (
+    *("publish", "publish", "publish", "join", "lose", "late", "hint", "block", "read", "turn", "wait", "updates"),
+    "answer",
 )
+
+TALK = (
+    *("publish", "publish", "publish", "join", "leave", "lose", "late", "act", "say", "block", "read", "wait", "wait"),
+    *("updates", "recover", "detach", "answer", "answer"),
+)
+
+
+@given(steps(*TALK))
+@fixed
+def test_a_cohort_of_websockets_is_no_different(steps: list[Step]) -> None:
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        for least in (0, 10**9):
+            patch.setattr(channels, "COHORT_LEAST", least)
+            crowd = Talks()
+            for name, way in steps:
+                getattr(crowd, name)(way)
+                crowd.house.turns.run_all()
+            ids_of = [[each.prev_id for each in talk.session.subscriptions] for talk in crowd.talks]
+            seen.append(([talk.heard() for talk in crowd.talks], ids_of, crowd.requests, crowd.house.sent))
+    assert seen[0] == seen[1]
+
+
+@given(steps(*TURNS))
 @fixed
 def test_a_fan_out_of_several_turns_leaves_nothing_out(steps: list[Step]) -> None:
     with pytest.MonkeyPatch.context() as patch:
