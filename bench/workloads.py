@@ -328,6 +328,13 @@ class HeldSocket(_Held):
         assert self.sessions == 1
 
 
+class HeldReliableSocket(HeldSocket):
+    """The same with an id."""
+
+    _control = b'c:{"type": "subscribe", "channel": "ch", "prev-id": "1"}'
+    answer = _events(b"OPEN\r\nTEXT %x\r\n%b\r\n" % (len(_control), _control), b"Sec-WebSocket-Extensions: grip\r\n")
+
+
 class SocketMessage(HeldSocket):
     """A message of a WebSocket's client, posted to the backend, and the backend's message back."""
 
@@ -414,6 +421,17 @@ class DeliveredSocket(_Fanned):
 
     def item(self) -> Item:
         return Item(b"ch", message=MessageFormat("send", "text", b"hello"))
+
+
+class DeliveredReliableSocket(_Fanned):
+    """The same with ids, each checked against the last one that the client has."""
+
+    hold_class = HeldReliableSocket
+
+    def item(self) -> Item:
+        self.number += 1
+        message = MessageFormat("send", "text", b"hello")
+        return Item(b"ch", b"%d" % self.number, b"%d" % (self.number - 1), message=message)
 
 
 class Unicast(_Site):
@@ -600,6 +618,7 @@ ERRANDS: Final[dict[str, type[Errand]]] = {
     "stream delivery, 4,000": DeliveredManyTurns,
     "stream delivery with ids": DeliveredReliable,
     "WebSocket delivery": DeliveredSocket,
+    "WebSocket delivery with ids": DeliveredReliableSocket,
     "WebSocket round trip": SocketMessage,
     "item in the worker": Unicast,
     "item by PULL": Pulled,

@@ -213,15 +213,16 @@ def _hold_stream(
         state.stream = terms
     stream: StreamHold
     serial, chunked, first_bytes = exchange.serial, bool(request.minor), OPENED if opening is None else opening
-    if instruct.next is not None:
+    if terms.link is not None:
         # One for all streams of the route's target: it is kept by each of them.
         scope = state.scopes.get(index)
         if scope is None:
             most = context.config.handler.connection_subscription_max
             scope = partial(_wanted, prefix=route.prefix, implicit=target.subs, most=most)
             state.scopes[index] = scope
+        # URI and link are those of the terms, which are shared.
         stream = ReliableStream(
-            client, context.sessions, terms, first_bytes, serial, uri, instruct.next, scope, chunked
+            client, context.sessions, terms, first_bytes, serial, terms.uri, terms.link, scope, chunked
         )
     else:
         stream = StreamHold(client, context.sessions, terms, first_bytes, serial, chunked)

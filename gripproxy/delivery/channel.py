@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Any, Final, Protocol, cast
 
-from gripproxy.grip.item import Item
+from gripproxy.grip.item import Item, MessageFormat, StreamFormat
 from gripproxy.pipe import (
     STREAM,
 )
 
-__all__ = ["Channel", "FastPath", "PlainSession", "Session", "Subscription", "Wanted"]
+__all__ = [
+    "COHORTS_MAX",
+    "COHORT_LEAST",
+    "Channel",
+    "Cohort",
+    "FastPath",
+    "PlainSession",
+    "Session",
+    "Subscription",
+    "Verdict",
+    "Wanted",
+]
 
 
 class Session(Protocol):
@@ -48,7 +61,8 @@ class Session(Protocol):
 
 
 class PlainSession(Session, Protocol):
-    """Session that takes every item of a channel unchanged: the fan-out writes to its transport."""
+    """Session that takes items of a channel unchanged: the fan-out writes to its transport. In a cohort these are the
+    items that follow, else all."""
 
     @property
     def transport(self) -> Any:
@@ -71,6 +85,15 @@ FEW: Final = 2
 members than this."""
 
 
+COHORT_LEAST: Final = 8
+"""Sessions of one kind on a channel from which on they form cohorts. Fewer are careful ones, since a cohort would take
+more memory than it saves."""
+
+
+COHORTS_MAX: Final = 16
+"""Cohorts of one channel. Sessions at still other positions are careful ones, so that an item is compared with few."""
+
+
 _NONE = (0, 0, 0)
 
 
@@ -84,11 +107,13 @@ class Subscription:
         session: the session.
         channel: the channel.
         name: of the channel without the route's prefix.
-        prev_id: id of the last item that the session has of the channel; None if ids are not checked.
+        prev_id: id of the last item that the session has of the channel; None if ids are not checked. While the session
+            is in a cohort it is that of the cohort, and is not set.
+        cohort: the sessions of the channel with which this one shares its last id; None if it has one of its own.
         filters: names of the filters that every item passes first.
     """
 
-    __slots__ = ("channel", "filters", "name", "prev_id", "session")
+    __slots__ = ("_prev_id", "channel", "cohort", "filters", "name", "session")
 
     def __init__(
         self, session: Session, channel: Channel, name: bytes, prev_id: bytes | None, filters: tuple[str, ...]
@@ -96,8 +121,25 @@ class Subscription:
         self.session = session
         self.channel = channel
         self.name = name
-        self.prev_id = prev_id
+        self.cohort: Cohort | None = None
+        self._prev_id = prev_id
         self.filters = filters
+
+    @property
+    def prev_id(self) -> bytes | None:
+        """Id of the last item that the session has of the channel; None if ids are not checked."""
+        cohort = self.cohort
+        return self._prev_id if cohort is None else cohort.position
+
+    @prev_id.setter
+    def prev_id(self, prev_id: bytes | None) -> None:
+        self._prev_id = prev_id
+
+    @property
+    def lane(self) -> FastPath | None:
+        """The lane or cohort with which the session is written to; None if the session is a careful one."""
+        cohort = self.cohort
+        return self.channel.lane(self.session) if cohort is None else cohort
 
 
 class FastPath:
@@ -148,10 +190,73 @@ class FastPath:
             del cast(dict[PlainSession, None], members)[session]
 
 
+class Verdict(Enum):
+    """Decision about an item for all members of a cohort."""
+
+    FOLLOWS = auto()
+    """The item is for all of them, and the cohort then stands at it."""
+    PASSES = auto()
+    """The item concerns none of them."""
+    DIFFERS = auto()
+    """Each member decides for itself: a gap, an item without an id, an action, or content for filters."""
+
+
+class Cohort(FastPath):
+    """Sessions of one kind that stand at the same position of a channel (docs/grip.md §6.3).
+
+    An item that follows is written to all of them, and the position advances once. A member has no other channel and no
+    filters; it leaves for anything but such an item.
+
+    Args:
+        mode: of the members: STREAM or SOCKET.
+        position: id of the last item that all members have.
+
+    Attributes:
+        heard: time of the last item for the members, in seconds; 0 if there was none.
+    """
+
+    __slots__ = ("heard", "mode", "position")
+
+    def __init__(self, mode: int, position: bytes) -> None:
+        super().__init__()
+        self.mode = mode
+        self.position = position
+        self.heard = 0.0
+
+    def published(self, item: Item) -> StreamFormat | MessageFormat | None:
+        """Return the format of an item for the members; None if it has none.
+
+        Args:
+            item: of the channel.
+        """
+        return item.stream if self.mode == STREAM else item.message
+
+    def judge(self, item: Item) -> Verdict:
+        """Decide about an item.
+
+        Args:
+            item: of the channel.
+
+        Returns:
+            The verdict, for all members.
+        """
+        published = self.published(item)
+        if published is None:
+            # The members are up to date by it all the same.
+            follows = item.id is not None and item.prev_id == self.position != item.id
+            return Verdict.FOLLOWS if follows else Verdict.PASSES
+        if published.action != "send" or published.content_filters or item.id is None:
+            return Verdict.DIFFERS
+        if item.id == self.position:
+            return Verdict.PASSES
+        return Verdict.FOLLOWS if item.prev_id == self.position else Verdict.DIFFERS
+
+
 class Channel:
     """Channel with at least one session in this worker.
 
-    ``streams`` and ``sockets`` are the lanes of plain sessions; ``careful`` has all other subscriptions. ``queue`` is
+    ``streams`` and ``sockets`` are the lanes of plain sessions, ``cohorts`` those of sessions with ids; ``careful`` has
+    all other subscriptions. ``queue`` is
     set while a fan-out is under way that has given the loop a turn: later items wait there.
 
     Args:
@@ -160,6 +265,7 @@ class Channel:
 
     __slots__ = (
         "careful",
+        "cohorts",
         "confirmed",
         "last",
         "name",
@@ -182,6 +288,8 @@ class Channel:
         """True once SUBSCRIBED arrived; cleared on disconnect or LOST. The next join then sends SUBSCRIBE."""
         self.streams: FastPath | None = None
         self.sockets: FastPath | None = None
+        self.cohorts: tuple[Cohort, ...] = ()
+        """Two of one mode are at the same position when one of them has just arrived there."""
         # None without a subscription, else as in a lane: a tuple while there are few.
         self.careful: tuple[Subscription, ...] | dict[Session, Subscription] | None = None
         self.waiting: list[Session] | None = None
@@ -195,7 +303,7 @@ class Channel:
         """Counts by mode that were last reported to the handler."""
 
     def lane(self, session: Session) -> FastPath | None:
-        """Return the lane of a session; None if the session is a careful one.
+        """Return the lane of a plain session; None if the session is not plain.
 
         Args:
             session: subscribed to the channel.
@@ -245,6 +353,57 @@ class Channel:
                 return True
         return False
 
+    def cohort(self, mode: int, position: bytes) -> Cohort | None:
+        """Return the cohort at a position, a new one if there is none; None if there may be no more.
+
+        Args:
+            mode: of the sessions: STREAM or SOCKET.
+            position: id of the last item that they have.
+        """
+        for cohort in self.cohorts:
+            if cohort.position == position and cohort.mode == mode:
+                return cohort
+        count = self.stream_count if mode == STREAM else self.socket_count
+        if count < COHORT_LEAST or len(self.cohorts) >= COHORTS_MAX:
+            return None
+        cohort = Cohort(mode, position)
+        self.cohorts = (*self.cohorts, cohort)
+        return cohort
+
+    def disperse(self, subscription: Subscription) -> None:
+        """Remove a session from its cohort, whose position it keeps.
+
+        Args:
+            subscription: to this channel, of a session in a cohort.
+        """
+        cohort = subscription.cohort
+        assert cohort is not None
+        subscription.cohort = None
+        subscription.prev_id = cohort.position
+        cohort.leave(cast(PlainSession, subscription.session))
+        if not cohort.members:
+            self.cohorts = tuple([other for other in self.cohorts if other is not cohort])
+
+    def unite(self, cohorts: Sequence[Cohort]) -> None:
+        """Make cohorts one that got the same item just now: of one mode they have the same position, and times.
+
+        Cohorts that only have the same position stay apart: their times differ, from which keep-alives and the quiet
+        time count. The fewer members move to the more, so that each of them moves seldom.
+
+        Args:
+            cohorts: of this channel, without gathered items.
+        """
+        largest: dict[int, Cohort] = {}
+        for few in sorted(cohorts, key=lambda cohort: len(cohort.members), reverse=True):
+            many = largest.setdefault(few.mode, few)
+            if many is few:
+                continue
+            moving, few.members = few.members, ()
+            self.cohorts = tuple([each for each in self.cohorts if each is not few])
+            for session in moving:
+                session.subscriptions[0].cohort = many
+                many.join(session)
+
     def watched(self) -> tuple[Subscription, ...]:
         """Return the subscriptions of the careful sessions."""
         careful = self.careful
@@ -253,7 +412,7 @@ class Channel:
     def members(self) -> list[Session]:
         """Return every session; a copy, because sessions may end during the iteration."""
         sessions: list[Session] = [subscription.session for subscription in self.watched()]
-        for lane in (self.streams, self.sockets):
+        for lane in (self.streams, self.sockets, *self.cohorts):
             if lane is not None:
                 sessions += lane.members
         return sessions

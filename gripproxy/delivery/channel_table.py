@@ -63,6 +63,7 @@ class ChannelTable:
         self._up = False
         self._dirty: set[Channel] = set()
         self._flush: Callable[[Channel], None] | None = None
+        self._unwritten: Callable[[Channel, PlainSession], bytes] | None = None
         self.failed = failed
         """Called with a session and the exception that occurred for it, while it is handled; the others go on."""
 
@@ -81,13 +82,18 @@ class ChannelTable:
         """
         self._changed = changed
 
-    def flush_by(self, flush: Callable[[Channel], None]) -> None:
+    def flush_by(
+        self, flush: Callable[[Channel], None], unwritten: Callable[[Channel, PlainSession], bytes] | None = None
+    ) -> None:
         """Have gathered items of a channel written before its members change.
 
         Args:
             flush: Writes the items gathered in a channel's lanes; the fan-out's.
+            unwritten: Returns the bytes that a fan-out of several turns has not written to a session yet, and leaves
+                them to the caller.
         """
         self._flush = flush
+        self._unwritten = unwritten
 
     def evict(self, session: Session) -> None:
         """Unsubscribe a session that could not end itself; it is over."""
@@ -205,9 +211,12 @@ class ChannelTable:
 
     def _leave(self, subscription: Subscription) -> None:
         channel, session = subscription.channel, subscription.session
-        lane = channel.lane(session)
-        if lane is not None:
-            lane.leave(cast(PlainSession, session))
+        if subscription.cohort is not None:
+            channel.disperse(subscription)
+        else:
+            lane = channel.lane(session)
+            if lane is not None:
+                lane.leave(cast(PlainSession, session))
         if channel.careful is not None:
             channel.unwatch(session)
         if channel.waiting is not None and session in channel.waiting:
@@ -253,6 +262,29 @@ class ChannelTable:
                 channel.sockets = lane
         lane.join(cast(PlainSession, session))
 
+    def make_follower(self, subscription: Subscription) -> None:
+        """Have the fan-out write each item that follows to the session's transport, as long as all do.
+
+        Sessions of one kind at one position are a cohort. The session stays careful while its channel has few sessions,
+        or sessions at too many positions.
+
+        Args:
+            subscription: the only one of the session, with an id and without filters.
+        """
+        channel, session, position = subscription.channel, subscription.session, subscription.prev_id
+        assert position is not None
+        if subscription.cohort is not None:
+            return
+        cohort = channel.cohort(session.mode, position)
+        if cohort is None:
+            return
+        if cohort.parts is not None and self._flush is not None:
+            # Gathered items were published before this session joined.
+            self._flush(channel)
+        channel.unwatch(session)
+        cohort.join(cast(PlainSession, session))
+        subscription.cohort, subscription.prev_id = cohort, None
+
     def make_careful(self, subscription: Subscription) -> bytes:
         """Have the session's ``deliver`` called for every item of the channel from now on.
 
@@ -262,11 +294,20 @@ class ChannelTable:
         Returns:
             The items that were gathered for the session and not written yet, framed.
         """
-        channel, session = subscription.channel, subscription.session
+        channel, session = subscription.channel, cast(PlainSession, subscription.session)
+        cohort = subscription.cohort
+        if cohort is not None:
+            parts = cohort.parts or []
+            if channel.queue is not None and self._unwritten is not None:
+                # The position is that of items which a fan-out of several turns has written to some members only.
+                parts = [self._unwritten(channel, session), *parts]
+            channel.disperse(subscription)
+            channel.watch(subscription)
+            return b"".join(parts)
         lane = channel.lane(session)
         if lane is None:
             return b""
-        lane.leave(cast(PlainSession, session))
+        lane.leave(session)
         channel.watch(subscription)
         return b"".join(lane.parts) if lane.parts else b""
 
@@ -407,5 +448,5 @@ def sharers(session: Session) -> int:
     Args:
         session: a careful one has bytes of its own, so the number is 1.
     """
-    lanes = [subscription.channel.lane(session) for subscription in session.subscriptions]
+    lanes = [subscription.lane for subscription in session.subscriptions]
     return max((len(lane.members) for lane in lanes if lane is not None), default=1)

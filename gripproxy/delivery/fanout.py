@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from gripproxy.delivery.channel import Channel, FastPath, PlainSession, Session, Subscription
+from gripproxy.delivery.channel import Channel, Cohort, FastPath, PlainSession, Session, Subscription, Verdict
 from gripproxy.delivery.context import DeliveryContext
 from gripproxy.delivery.rate_limiter import DeliveryRateLimiter
 from gripproxy.grip.bounds import memory_of_item
@@ -65,15 +65,43 @@ OPCODES: Final = {"text": TEXT, "binary": BINARY, "ping": PING, "pong": PONG}
 
 
 class _Group:
-    """Sessions, and the function that serves a part of them, at most ``step``, and returns how many it has served."""
+    """Sessions, and the function that serves a part of them, at most ``step``, and returns how many it has served.
 
-    __slots__ = ("act", "sessions", "start", "step")
+    ``data`` are the bytes of a group of writes; ``taken`` has the sessions that have taken them before their turn.
+    """
 
-    def __init__(self, sessions: tuple[Any, ...], act: Callable[[tuple[Any, ...]], int], step: int) -> None:
+    __slots__ = ("_places", "act", "data", "sessions", "start", "step", "taken")
+
+    def __init__(
+        self, sessions: tuple[Any, ...], act: Callable[[_Group, tuple[Any, ...]], int], step: int, data: bytes = b""
+    ) -> None:
         self.sessions = sessions
         self.act = act
         self.step = step
         self.start = 0
+        self.data = data
+        self.taken: set[Any] | None = None
+        self._places: dict[Any, int] | None = None
+
+    def serve(self) -> bool:
+        """Serve a part; returns whether all have been served."""
+        start, part = self.start, self.sessions[self.start : self.start + self.step]
+        # Those of this part are no longer to come, should one of them leave its lane while it is served.
+        self.start += len(part)
+        self.start = start + self.act(self, part)
+        return self.start >= len(self.sessions)
+
+    def take(self, session: Any) -> bytes:
+        """Return the bytes that are still to be written to a session, which takes them now."""
+        if not self.data:
+            return b""
+        if self._places is None:
+            self._places = {each: place for place, each in enumerate(self.sessions)}
+        taken = self.taken = self.taken or set()
+        if session in taken or self._places.get(session, -1) < self.start:
+            return b""
+        taken.add(session)
+        return self.data
 
 
 class _Frames:
@@ -105,6 +133,10 @@ def frame(message: MessageFormat, deflate: Parameters | None = None) -> bytes:
         shared = deflate if opcode in (TEXT, BINARY) else None
         found = _FRAMES.frames[deflate] = frame_shared(opcode, message.content or b"", shared)
     return found
+
+
+def _framed(published: StreamFormat | MessageFormat) -> bytes:
+    return chunk(published.content) if isinstance(published, StreamFormat) else frame(published)
 
 
 class Fanout:
@@ -139,7 +171,7 @@ class Fanout:
         """Careful sessions that items were delivered to since the last check of the clock."""
         self._waiting = self._waiting_bytes = 0
         self._paused = False
-        table.flush_by(self._flush_now)
+        table.flush_by(self._flush_now, self._take)
         self.delivered = 0
         """Deliveries written or queued, over all sessions."""
 
@@ -261,22 +293,33 @@ class Fanout:
         The sessions are listed now: one that joins, catches up or falls behind meanwhile would otherwise miss the
         item or get it twice.
         """
-        self._flush_now(channel)
-        deliver = partial(self._deliver_some, channel, item)
         sessions = tuple([subscription.session for subscription in rest])
-        groups = [_Group(sessions, deliver, CAREFUL_STEP)]
+        groups = [self._deliveries(channel, item, sessions)]
+        written: list[Cohort] = []
+        for cohort in channel.cohorts:
+            verdict, members = cohort.judge(item), tuple(cohort.members)
+            if verdict is Verdict.DIFFERS:
+                groups.append(self._deliveries(channel, item, members))
+            elif verdict is Verdict.FOLLOWS:
+                data = self._follow(channel, cohort, item)
+                if data:
+                    written.append(cohort)
+                    self.delivered += len(members)
+                    groups.append(self._writes(cohort, members, data))
+        self._flush_now(channel)
         for lane, published in ((channel.streams, item.stream), (channel.sockets, item.message)):
             if lane is None or published is None or not lane.members:
                 continue
             members = tuple(lane.members)
             if published.action != "send" or published.content_filters:
-                groups.append(_Group(members, deliver, CAREFUL_STEP))
+                groups.append(self._deliveries(channel, item, members))
                 continue
-            data = chunk(published.content) if isinstance(published, StreamFormat) else frame(published)
+            data = _framed(published)
             if data:
                 self.delivered += len(members)
                 self._ledger.written(channel, members[0].mode, len(members), len(published.content or b""))
                 groups.append(self._writes(lane, members, data))
+        channel.unite(written)
         self._begin(channel, groups, item)
 
     # --- plain sessions
@@ -295,15 +338,51 @@ class Fanout:
             else:
                 self._barrier(channel, lane, item)
         message = item.message
-        if message is None:
-            return
-        lane = channel.sockets
-        if lane is not None and lane.members:
-            if message.action == "send" and not message.content_filters:
-                self._gather(channel, lane, frame(message))
-                self._ledger.written(channel, SOCKET, len(lane.members), len(message.content or b""))
-            else:
-                self._barrier(channel, lane, item)
+        if message is not None:
+            lane = channel.sockets
+            if lane is not None and lane.members:
+                if message.action == "send" and not message.content_filters:
+                    self._gather(channel, lane, frame(message))
+                    self._ledger.written(channel, SOCKET, len(lane.members), len(message.content or b""))
+                else:
+                    self._barrier(channel, lane, item)
+        if channel.cohorts:
+            self._to_cohorts(channel, item)
+
+    # --- sessions with ids
+
+    def _to_cohorts(self, channel: Channel, item: Item) -> None:
+        """Write an item to the cohort that it follows; the members of those from which it differs decide by
+        themselves."""
+        different: list[PlainSession] = []
+        written: list[Cohort] = []
+        for cohort in channel.cohorts:
+            verdict = cohort.judge(item)
+            if verdict is Verdict.FOLLOWS:
+                data = self._follow(channel, cohort, item)
+                if data:
+                    self._gather(channel, cohort, data)
+                    written.append(cohort)
+            elif verdict is Verdict.DIFFERS:
+                different += cohort.members
+        if len(written) > 1:
+            self._flush_now(channel)
+            channel.unite(written)
+        if different:
+            self._flush_now(channel)
+            self._begin(channel, [self._deliveries(channel, item, tuple(different))], item)
+
+    def _follow(self, channel: Channel, cohort: Cohort, item: Item) -> bytes:
+        """Have a cohort stand at an item, and return the bytes for its members; before these are gathered, or in a
+        group, none of them may leave."""
+        assert item.id is not None
+        cohort.position = item.id
+        published = cohort.published(item)
+        if published is None:
+            return b""
+        cohort.heard = self._clock()
+        self._ledger.written(channel, cohort.mode, len(cohort.members), len(published.content or b""))
+        return _framed(published)
 
     def _gather(self, channel: Channel, lane: FastPath, data: bytes) -> None:
         if not data:
@@ -323,12 +402,11 @@ class Fanout:
         do not have; all items before it are written first."""
         if lane.parts is not None:
             self._flush(channel, lane)
-        deliver = partial(self._deliver_some, channel, item)
-        self._begin(channel, [_Group(tuple(lane.members), deliver, CAREFUL_STEP)], item)
+        self._begin(channel, [self._deliveries(channel, item, tuple(lane.members))], item)
 
     def _flush_now(self, channel: Channel) -> None:
         """Write the items gathered in the channel's lanes, before any later item."""
-        for lane in (channel.streams, channel.sockets):
+        for lane in (channel.streams, channel.sockets, *channel.cohorts):
             if lane is not None and lane.parts is not None:
                 self._flush(channel, lane)
 
@@ -381,7 +459,14 @@ class Fanout:
 
     def _writes(self, lane: FastPath, members: tuple[PlainSession, ...], data: bytes) -> _Group:
         step = max(1, min(STEP, STEP_BYTES // len(data)))
-        return _Group(members, partial(self._write_some, lane, data), step)
+        return _Group(members, partial(self._write_some, lane), step, data)
+
+    def _deliveries(self, channel: Channel, item: Item, sessions: tuple[Session, ...]) -> _Group:
+        return _Group(sessions, partial(self._deliver_some, channel, item), CAREFUL_STEP)
+
+    def _take(self, channel: Channel, session: PlainSession) -> bytes:
+        """Return the bytes that are still to be written to a session, which takes them now: it leaves its cohort."""
+        return b"".join([group.take(session) for group in self._groups.get(channel, ())])
 
     def _begin(self, channel: Channel, groups: list[_Group], item: Item | None = None) -> None:
         """Serve groups of sessions, behind those of the channel that are not served yet: as many as this turn has time
@@ -400,7 +485,7 @@ class Fanout:
         elif not self._serve(channel):
             self._turns.again(partial(self._serve, channel))
 
-    def _release(self, items: tuple[Item, ...]) -> int:
+    def _release(self, group: _Group, items: tuple[Item, ...]) -> int:
         """Release the shared work on items that all sessions have got."""
         for item in items:
             self._sharing.release(item)
@@ -411,9 +496,7 @@ class Fanout:
         groups = self._groups[channel]
         late = self._turns.late
         while groups:
-            group = groups[0]
-            group.start += group.act(group.sessions[group.start : group.start + group.step])
-            if group.start >= len(group.sessions):
+            if groups[0].serve():
                 groups.popleft()
             if groups and late():
                 return False
@@ -421,7 +504,7 @@ class Fanout:
         self._next(channel)
         return True
 
-    def _deliver_some(self, channel: Channel, item: Item, sessions: tuple[Session, ...]) -> int:
+    def _deliver_some(self, channel: Channel, item: Item, group: _Group, sessions: tuple[Session, ...]) -> int:
         """Deliver an item until the turn is over, which is checked while work on items is shared."""
         shared, late = self._sharing.entries, self._turns.late
         served = 0
@@ -439,17 +522,18 @@ class Fanout:
                 break
         return served
 
-    def _write_some(self, lane: FastPath, data: bytes, sessions: tuple[PlainSession, ...]) -> int:
+    def _write_some(self, lane: FastPath, group: _Group, sessions: tuple[PlainSession, ...]) -> int:
         lane.touched = self._clock()
-        members = lane.members
-        rest = sessions
+        members, data, taken = lane.members, group.data, group.taken
+        rest = sessions if taken is None else tuple([session for session in sessions if session not in taken])
         while rest:
             try:
                 for session in rest:
                     if session in members:
                         session.transport.write(data)
                     else:
-                        # Since the fan-out began the session has ended, or is blocked and therefore careful.
+                        # Since the fan-out began the session has ended, is blocked and therefore careful, or has moved
+                        # to another cohort.
                         session.write_gathered(data)
                 break
             except Exception as error:  # noqa: BLE001 - of one session; those behind it get the data

@@ -1,16 +1,20 @@
-"""Interface between a held session and its client connection; sessions know no socket.
+"""Interfaces of a held session: to its client connection, and to its recovery.
 
-A session is a state machine: the connection calls ``on_confirmed``, ``deliver``, ``on_timer``, ``on_blocked`` and so
-on; the session responds by calling its outlet.
+A session is a state machine and knows no socket: the connection calls ``on_confirmed``, ``deliver``, ``on_timer``,
+``on_blocked`` and so on; the session responds by calling its outlet.
 """
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
+from gripproxy.delivery.channel import Subscription
+from gripproxy.grip.item import Item
 from gripproxy.grip.response import Response
+from gripproxy.sessions.context import SessionContext
+from gripproxy.sessions.recovery_scheduler import Queryable
 
-__all__ = ["Outlet"]
+__all__ = ["Outlet", "Recovering"]
 
 
 class Outlet(Protocol):
@@ -82,3 +86,60 @@ class Outlet(Protocol):
             last_ids: (channel, last id) of each channel with an id.
             because: (channel, item id) of items that the last response did not contain, for the next hold.
         """
+
+
+class Recovering(Queryable, Protocol):
+    """A session as its ``Recovery`` uses it."""
+
+    @property
+    def mode(self) -> int:
+        """Kind of the session: STREAM or SOCKET."""
+
+    @property
+    def rate_key(self) -> bytes:
+        """Id of the route if the operator gave it one, else empty."""
+
+    @property
+    def context(self) -> SessionContext:
+        """Context shared by all sessions of the worker."""
+
+    @property
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        """All subscriptions, those without ids too."""
+
+    @property
+    def unconfirmed(self) -> int:
+        """Subscriptions that the handler has not confirmed."""
+
+    @property
+    def over(self) -> bool:
+        """True if the session has ended."""
+
+    @property
+    def blocked(self) -> bool:
+        """True if the client does not read."""
+
+    @property
+    def full(self) -> bool:
+        """True if the filters can take no more items for now."""
+
+    @property
+    def quiet_after(self) -> float:
+        """Seconds without an item after which the backend is queried."""
+
+    def action_of(self, item: Item) -> str | None:
+        """Return the action of the item for this kind of client; None if it has no format for it."""
+
+    def accept(self, subscription: Subscription, item: Item) -> bool:
+        """Deliver an item that follows; with an id it becomes the last of its channel.
+
+        Args:
+            subscription: of the session to the item's channel.
+            item: as published.
+
+        Returns:
+            Whether the item was written, queued or acted upon.
+        """
+
+    def query(self) -> None:
+        """Send the query, or have it sent as soon as possible; ``Recovery.begin`` is called when it can be sent."""

@@ -9,82 +9,23 @@ only compared for equality. ``recovery_states`` has the states and the events th
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Final, Protocol
+from typing import Final
 
 from gripproxy.delivery.channel import Subscription
 from gripproxy.delivery.filter_queue import FilterQueue
 from gripproxy.grip.bounds import memory_of_item
 from gripproxy.grip.item import Item
-from gripproxy.sessions.context import SessionContext
+from gripproxy.sessions.interfaces import Recovering
 from gripproxy.sessions.item_order import FOLLOWS, GAP, REPEATED, check
-from gripproxy.sessions.recovery_scheduler import Queryable
 from gripproxy.sessions.recovery_states import Event, State, following
-from gripproxy.sessions.timer_wheel import Alarm
 
-__all__ = ["PARTS_MAX", "RETRIES", "Recovering", "Recovery"]
+__all__ = ["PARTS_MAX", "RETRIES", "Recovery"]
 
 RETRIES: Final = (1, 2, 4, 8, 16)
 """Seconds before each repetition of a query that failed, plus up to one more (docs/grip.md §6.6)."""
 
 PARTS_MAX: Final = 1000
 """Partial responses in a row after which a backend is taken to have no more items."""
-
-
-class Recovering(Queryable, Protocol):
-    """A session as its ``Recovery`` uses it."""
-
-    @property
-    def mode(self) -> int:
-        """Kind of the session: STREAM or SOCKET."""
-
-    @property
-    def rate_key(self) -> bytes:
-        """Id of the route if the operator gave it one, else empty."""
-
-    @property
-    def context(self) -> SessionContext:
-        """Context shared by all sessions of the worker."""
-
-    @property
-    def subscriptions(self) -> tuple[Subscription, ...]:
-        """All subscriptions, those without ids too."""
-
-    @property
-    def unconfirmed(self) -> int:
-        """Subscriptions that the handler has not confirmed."""
-
-    @property
-    def over(self) -> bool:
-        """True if the session has ended."""
-
-    @property
-    def blocked(self) -> bool:
-        """True if the client does not read."""
-
-    @property
-    def full(self) -> bool:
-        """True if the filters can take no more items for now."""
-
-    @property
-    def quiet_after(self) -> float:
-        """Seconds without an item after which the backend is queried."""
-
-    def action_of(self, item: Item) -> str | None:
-        """Return the action of the item for this kind of client; None if it has no format for it."""
-
-    def accept(self, subscription: Subscription, item: Item) -> bool:
-        """Deliver an item that follows; with an id it becomes the last of its channel.
-
-        Args:
-            subscription: of the session to the item's channel.
-            item: as published.
-
-        Returns:
-            Whether the item was written, queued or acted upon.
-        """
-
-    def query(self) -> None:
-        """Send the query, or have it sent as soon as possible; ``Recovery.begin`` is called when it can be sent."""
 
 
 class Recovery:
@@ -95,8 +36,8 @@ class Recovery:
     """
 
     __slots__ = (
-        *("_alarm", "_heard", "_ids_asked", "_ids_sent", "_kept", "_kept_bytes", "_late", "_missed", "_open_ended_now"),
-        *("_parts", "_silent", "_stale", "_unverified", "open_ended", "owner", "state", "suspected", "tries"),
+        *("_heard", "_ids_asked", "_ids_sent", "_kept", "_kept_bytes", "_late", "_missed", "_open_ended_now"),
+        *("_parts", "_silent", "_stale", "_unverified", "open_ended", "owner", "state", "suspected", "tick", "tries"),
     )
 
     def __init__(self, owner: Recovering, state: State = State.IDLE) -> None:
@@ -135,10 +76,10 @@ class Recovery:
         """Items kept for the response, with the full names of their channels."""
         self._kept_bytes = 0
         self._heard = 0.0
-        """Time of the last item, in seconds; the quiet time counts from there."""
+        """Time of the last item that was delivered by itself, in seconds."""
         self._silent: set[bytes] | None = None
         """Channels with ids that had no item since the countdown began; None if an item of any channel restarts it."""
-        self._alarm = Alarm(self._on_alarm)
+        self.tick = -1
 
     def _move(self, event: Event) -> None:
         self.state = following(self.state, event)
@@ -296,7 +237,7 @@ class Recovery:
                 self._move(Event.UNREAD)
                 return False
             owner.context.table.ledger.recovering(owner.rate_key, owner.mode)
-            owner.context.wheel.cancel(self._alarm)
+            owner.context.wheel.cancel(self)
             self._stale = False
             self._open_ended_now, self.open_ended = self.open_ended, False
         if filters is not None and filters.busy:
@@ -352,7 +293,7 @@ class Recovery:
         context = self.owner.context
         pause = RETRIES[self.tries] + context.random() * 0.999
         self.tries += 1
-        context.wheel.set(self._alarm, context.clock() + pause)
+        context.wheel.set(self, context.clock() + pause)
 
     def failed(self) -> bool:
         """Deliver the kept items: the query of a WebSocket failed, and they need not wait for its repetition.
@@ -542,13 +483,29 @@ class Recovery:
         if not silent:
             self.listen()
 
+    @property
+    def heard(self) -> float:
+        """Time of the last item, in seconds; the quiet time counts from there."""
+        subscriptions = self.owner.subscriptions
+        cohort = subscriptions[0].cohort if len(subscriptions) == 1 else None
+        return self._heard if cohort is None else max(self._heard, cohort.heard)
+
+    def note_heard(self) -> None:
+        """Keep the time of the last item: the session leaves its cohort."""
+        self._heard = self.heard
+
     def wait(self) -> None:
         """Set the timer for the end of the quiet time, unless a query is under way or pauses after a failure."""
         state = self.state
         if not self.owner.over and not state.keeps_items and state not in _TIMER_IN_USE:
-            self.owner.context.wheel.set(self._alarm, self._heard + self.owner.quiet_after)
+            self.owner.context.wheel.set(self, self.heard + self.owner.quiet_after)
 
-    def _on_alarm(self, now: float) -> None:
+    def on_timer(self, now: float) -> None:
+        """Act on the end of the quiet time, or of a pause after a failure.
+
+        Args:
+            now: time in seconds.
+        """
         owner = self.owner
         if owner.over:
             return
@@ -562,7 +519,7 @@ class Recovery:
         elif self.state is State.BACKING_OFF:
             self._move(Event.PAUSE_OVER)
             owner.context.scheduler.add(owner)
-        elif now < self._heard + owner.quiet_after:
+        elif now < self.heard + owner.quiet_after:
             self.wait()
         else:
             self.open_ended = True
@@ -582,7 +539,7 @@ class Recovery:
     def close(self) -> None:
         """End the recovery: the session is over, and leaves the scheduler itself."""
         self.state = State.CLOSED
-        self.owner.context.wheel.cancel(self._alarm)
+        self.owner.context.wheel.cancel(self)
         self._kept = None
 
 

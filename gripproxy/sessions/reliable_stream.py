@@ -87,7 +87,35 @@ class ReliableStream(StreamHold):
         return self.context.spread(self._link.timeout, self.serial)
 
     def _settle(self) -> None:
-        """Do nothing: a stream with ids is never plain, because its items have to be checked."""
+        """Have items that follow written by the fan-out, if nothing but such items matters now."""
+        if (
+            self._recovery.state is not State.IDLE
+            or self.over
+            or self._slow is not None
+            or self._filters is not None
+            or self.unconfirmed
+            or len(self.subscriptions) != 1
+            or not self.chunked
+            or self.context.paced
+        ):
+            return
+        [subscription] = self.subscriptions
+        if subscription.prev_id is not None and not subscription.filters:
+            self.context.table.make_follower(subscription)
+
+    def _unsettle(self) -> None:
+        for subscription in self.subscriptions:
+            cohort = subscription.cohort
+            if cohort is None:
+                continue
+            # Its times are those from which the timers of the stream count.
+            self._recovery.note_heard()
+            gathered = self.context.table.make_careful(subscription)
+            if gathered:
+                self._written = self.context.clock()
+                self._write(gathered)
+            else:
+                self._written = max(self._written, cohort.touched)
 
     def on_confirmed(self) -> None:
         """Begin the stream, or go on after a response that named new channels: all channels are confirmed."""
@@ -99,7 +127,10 @@ class ReliableStream(StreamHold):
             if not self.subscriptions and not self.over:
                 # Without channels the link is the next page (docs/grip.md §6.9).
                 self._recovery.proceed()
-        self._recovery.verify()
+            self._recovery.verify()
+        else:
+            self._recovery.verify()
+            self._settle()
 
     def action_of(self, item: Item) -> str | None:
         """Return the action of the item for streams; None if it has no format for them.
@@ -123,7 +154,12 @@ class ReliableStream(StreamHold):
             return False
         if self._opening is not None:
             return super().deliver(subscription, item)
-        return self._recovery.deliver(subscription, item)
+        if subscription.cohort is None:
+            return self._recovery.deliver(subscription, item)
+        self._unsettle()
+        taken = self._recovery.deliver(subscription, item)
+        self._settle()
+        return taken
 
     def accept(self, subscription: Subscription, item: Item) -> bool:
         """Deliver an item that follows.
@@ -192,7 +228,10 @@ class ReliableStream(StreamHold):
 
     def query(self) -> None:
         """Fetch the link, for the first time or again after a failure, once the filters have passed earlier items."""
-        if not self.over and self._recovery.begin(self._filters):
+        if self.over:
+            return
+        self._unsettle()
+        if self._recovery.begin(self._filters):
             # Without channels it is a page, which the client itself has requested.
             self._fetch(more=not self.subscriptions)
 
@@ -308,6 +347,7 @@ class ReliableStream(StreamHold):
             self.context.wheel.set(self, now + self._interval())
         self.context.table.replace(self, wanted)
         self._recovery.answered()
+        self._settle()
 
     # --- the end
 

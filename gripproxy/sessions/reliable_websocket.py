@@ -79,6 +79,12 @@ class QueryingSession(Protocol):
     def extras(self) -> SessionExtras | None:
         """Optional state; None if there is none."""
 
+    def settle(self) -> None:
+        """Have items written by the fan-out that follow, if nothing but such items matters now."""
+
+    def unsettle(self) -> None:
+        """Have every item passed to ``deliver``."""
+
     def accept(self, subscription: Subscription, item: Item, last: bytes | None) -> bool:
         """Deliver an item that follows, or needs no check.
 
@@ -188,6 +194,11 @@ class ReliableWebSocket:
         """
         return item.message.action if item.message is not None else None
 
+    @property
+    def steady(self) -> bool:
+        """True if an item that follows needs no more than its delivery, so that the session may be in a cohort."""
+        return self.recovery.state is State.IDLE and self._passed is None and not self.full
+
     # --- items
 
     def deliver(self, subscription: Subscription, item: Item) -> bool:
@@ -200,9 +211,15 @@ class ReliableWebSocket:
         Returns:
             Whether the item was written, queued or acted upon.
         """
+        session = self.session
         if item.message is not None and item.message.action == "refresh":
-            return self.session.accept(subscription, item, None)
-        return self.recovery.deliver(subscription, item)
+            return session.accept(subscription, item, None)
+        if subscription.cohort is None:
+            return self.recovery.deliver(subscription, item)
+        session.unsettle()
+        taken = self.recovery.deliver(subscription, item)
+        session.settle()
+        return taken
 
     def accept(self, subscription: Subscription, item: Item) -> bool:
         """Deliver an item that follows.
@@ -269,12 +286,14 @@ class ReliableWebSocket:
 
     def sent(self) -> None:
         """Note that a request other than a query is sent."""
+        self.session.unsettle()
         self.first = True
         self._passed = {}
 
     def received(self) -> None:
         """Note the response to a request other than a query."""
         self._passed = None
+        self.session.settle()
 
     # --- queries
 
@@ -306,6 +325,7 @@ class ReliableWebSocket:
             The last ids that it is about; nothing if it is not to be sent now.
         """
         recovery = self.recovery
+        self.session.unsettle()
         last_ids = recovery.last_ids()
         if not last_ids:
             recovery.no_ids()
@@ -334,7 +354,9 @@ class ReliableWebSocket:
         """
         unnamed, self._unnamed = self._unnamed or set(), None
         self._ended(False)
-        return self.recovery.answered(unnamed, part)
+        helped = self.recovery.answered(unnamed, part)
+        self.session.settle()
+        return helped
 
     def failed(self) -> bool:
         """Have the query repeated later: it got no response that can be used.

@@ -190,6 +190,15 @@ class StreamHold(Hold[StreamTerms]):
             if not subscription.filters and subscription.prev_id is None:
                 self.context.table.make_plain(subscription)
 
+    def _unsettle(self) -> None:
+        """Have every item passed to ``deliver``; those that were gathered for the stream are written."""
+        for subscription in self.subscriptions:
+            gathered = self.context.table.make_careful(subscription)
+            if gathered:
+                self._write(gathered)
+                if self.over:
+                    return
+
     def deliver(self, subscription: Subscription, item: Item) -> bool:
         """Deliver an item that the fan-out does not write itself.
 
@@ -312,12 +321,7 @@ class StreamHold(Hold[StreamTerms]):
             self._slow = _Slow()
             self._slow.sharers = sharers(self)
         self._slow.blocked = True
-        for subscription in self.subscriptions:
-            gathered = self.context.table.make_careful(subscription)
-            if gathered:
-                self._write(gathered)
-                if self.over:
-                    return
+        self._unsettle()
 
     def on_writable(self) -> None:
         """Write the buffered output: the client reads again."""
@@ -357,7 +361,7 @@ class StreamHold(Hold[StreamTerms]):
         if keep_alive.mode == "idle":
             last = self._written
             for subscription in self.subscriptions:
-                lane = subscription.channel.lane(self)
+                lane = subscription.lane
                 if lane is not None and lane.touched > last:
                     last = lane.touched
             if now < last + keep_alive.timeout - 1 and now < last + interval:

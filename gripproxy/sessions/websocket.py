@@ -217,7 +217,7 @@ class WebSocketSession:
             self._discarding = not fin
             return
         if first and not fin:
-            self._unsettle()  # no item between the pieces
+            self.unsettle()  # no item between the pieces
         self._partial = not fin
         self.terms.figures.to_client(len(data), fin)
         self._write(self._data_frame(opcode, data, first, fin))
@@ -227,7 +227,7 @@ class WebSocketSession:
                 after, extras.after, extras.after_size = extras.after, [], 0
                 for waiting in after:
                     self._write(waiting)
-            self._settle()
+            self.settle()
 
     def _data_frame(self, opcode: int, data: bytes, first: bool, fin: bool) -> bytes:
         deflate = self.deflate
@@ -273,10 +273,10 @@ class WebSocketSession:
                 self._drain_parts()
             if extras.reliable is not None:
                 extras.reliable.recovery.verify()
-        self._settle()
+        self.settle()
 
-    def _settle(self) -> None:
-        """Make the subscriptions plain whose items need neither filters nor a check of ids."""
+    def settle(self) -> None:
+        """Have items without filters written by the fan-out: all if ids are not checked, else those that follow."""
         extras = self.extras
         if (
             self.over
@@ -291,12 +291,17 @@ class WebSocketSession:
         ):
             return
         for subscription in self.subscriptions:
-            if not subscription.filters and subscription.prev_id is None:
-                self.context.table.make_plain(subscription)
+            if not subscription.filters:
+                if subscription.prev_id is None:
+                    self.context.table.make_plain(subscription)
+                elif self.reliable is not None and self.reliable.steady:
+                    self.context.table.make_follower(subscription)
 
-    def _unsettle(self) -> None:
-        """Stop plain delivery: every item is passed to ``deliver``."""
+    def unsettle(self) -> None:
+        """Have every item passed to ``deliver``."""
         for subscription in self.subscriptions:
+            if subscription.cohort is not None and self.reliable is not None:
+                self.reliable.recovery.note_heard()
             gathered = self.context.table.make_careful(subscription)
             if gathered:
                 self._write(gathered)
@@ -345,10 +350,8 @@ class WebSocketSession:
         if message is None or self.over or self._sent_close:
             return
         self.terms.figures.to_client(len(content))
-        if content is message.content or message.content is None:
-            self._inject(frame(message, self.deflate))
-        else:
-            self._inject(self._message(message.type, content))
+        unchanged = content is message.content or message.content is None
+        self._inject(frame(message, self.deflate) if unchanged else self._message(message.type, content))
 
     def filter_failed(self, text: str) -> None:
         """Close the WebSocket in debug mode, else skip the item: a filter failed (docs/grip.md §7)."""
@@ -419,9 +422,7 @@ class WebSocketSession:
     def _drain_parts(self) -> None:
         extras = self.extras
         if extras is not None and extras.parts:
-            data = b"".join(extras.parts)
-            extras.parts.clear()
-            extras.size = 0
+            data, extras.parts, extras.size = b"".join(extras.parts), [], 0
             self.transport.write(data)
             if self._sent_close and self.peer_closed and not self.over:
                 self._finish()
@@ -431,7 +432,7 @@ class WebSocketSession:
         if self.over:
             return
         self._more().blocked, self._more().sharers = True, sharers(self)
-        self._unsettle()
+        self.unsettle()
         if self.leg is not None and not self._detached:
             self.leg.flow(False)
 
@@ -447,7 +448,7 @@ class WebSocketSession:
             self.leg.flow(True)
         if extras.reliable is not None:
             extras.reliable.recovery.on_writable()
-        self._settle()
+        self.settle()
 
     # --- control messages (docs/grip.md §8.5)
 
@@ -475,15 +476,16 @@ class WebSocketSession:
         elif isinstance(control, KeepAliveControl):
             data = None if control.data is None else self._message(control.type, control.data)
             if data is not None:
-                self._unsettle()
+                self.unsettle()
             self._upkeep().keep_alive(data, control.mode == "idle", control.timeout)
-            self._settle()
+            self.settle()
         elif isinstance(control, SendDelayed):
             self._upkeep().delay(self._message(control.type, control.data), control.timeout)
         elif isinstance(control, FlushDelayed):
             self._upkeep().flush()
         elif isinstance(control, Detach) and self.leg is not None and not self._detached:
             self._detached = True
+            self.unsettle()
             if self.extras is not None and self.extras.reliable is not None:
                 self.extras.reliable.detach()
                 self.extras.reliable = None
@@ -515,7 +517,7 @@ class WebSocketSession:
         if not known and len(self.subscriptions) >= self.terms.limit:
             self.outlet.note(f"subscription ignored: {self.terms.limit} channels are subscribed to")
             return
-        self._unsettle()
+        self.unsettle()
         self.context.table.add(self, (full, name, prev_id, filters))
         if self.unconfirmed:
             extras = self._more()
@@ -529,22 +531,20 @@ class WebSocketSession:
 
     def _upkeep(self) -> Upkeep:
         extras = self._more()
-        if extras.upkeep is None:
-            extras.upkeep = Upkeep(self.context, self._inject, self.terms.figures)
+        extras.upkeep = extras.upkeep or Upkeep(self.context, self._inject, self.terms.figures)
         return extras.upkeep
 
     # --- the end
 
     def _send_close(self, code: int | None, reason: bytes) -> None:
-        self._unsettle()  # no item follows the close
+        self.unsettle()  # no item follows the close
         self._write(serialise(CLOSE, close_payload(code, reason)))
         self._sent_close = True
         if not self.peer_closed and not self.over:
             self._limit_closing()
 
     def _limit_closing(self) -> None:
-        extras = self._more()
-        if extras.closing is None:
+        if (extras := self._more()).closing is None:
             extras.closing = Alarm(self._close_expired)
             self.context.wheel.set(extras.closing, self.context.clock() + CLOSE_TIMEOUT)
 

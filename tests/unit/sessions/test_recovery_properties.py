@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from gripproxy.grip.headers import Headers
 from gripproxy.grip.item import Item, MessageFormat, StreamFormat
 from gripproxy.grip.response import Response
-from gripproxy.sessions.recovery import Recovering
+from gripproxy.sessions.interfaces import Recovering
 from gripproxy.sessions.recovery_states import State
 from tests.support.session_doubles import House, want
 from tests.unit.sessions.test_reliable_stream import Stream
