@@ -1,0 +1,32 @@
+"""docs/hub-scenarios.md: each situation of the hub has a test, which exists."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROWS = re.findall(r"^\| (\d+) \|.*\| ([^|]+) \|$", (ROOT / "docs" / "hub-scenarios.md").read_text(), re.MULTILINE)
+NUMBERS = {*range(1, 5), 6, 10, 11, *range(12, 23), 30, 35, 36, 37}
+
+
+@functools.cache
+def functions(path: str) -> frozenset[str]:
+    """Return the names of all functions in a file."""
+    tree = ast.parse((ROOT / path).read_text())
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def test_every_situation_is_there() -> None:
+    assert {int(number) for number, _ in ROWS} == NUMBERS
+
+
+@pytest.mark.parametrize(("number", "tests"), ROWS)
+def test_its_tests_exist(number: str, tests: str) -> None:
+    for test in tests.split(", "):
+        path, _, name = test.partition("::")
+        assert name in functions(path), f"no. {number}: {path} has no {name}"
