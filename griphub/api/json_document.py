@@ -16,6 +16,7 @@ from griphub.api.problem import bad_request, too_large
 from griphub.api.query import nearest
 
 __all__ = [
+    "COMMAS_MAX",
     "CONTAINERS_MAX",
     "DEPTH_MAX",
     "EXACT_VALUES_MAX",
@@ -30,10 +31,13 @@ __all__ = [
 DEPTH_MAX: Final = 64
 """Greatest depth of arrays and objects within each other."""
 
-CONTAINERS_MAX: Final = 500_000
+CONTAINERS_MAX: Final = 200_000
 """Greatest number of arrays and objects in a text: building more of them would stall the process for too long."""
 
-EXACT_VALUES_MAX: Final = 1_000_000
+COMMAS_MAX: Final = 1_000_000
+"""Greatest number of commas in a text outside of its strings, for the same reason: there are about as many values."""
+
+EXACT_VALUES_MAX: Final = 200_000
 """Greatest number of values in a text whose numbers are kept as they are written."""
 
 LARGE: Final = 65_536
@@ -42,7 +46,6 @@ LARGE: Final = 65_536
 SHOWN: Final = 80
 """Characters of a refused value that a message shows."""
 
-_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _LONG_NUMBER: Final = re.compile(rb"[0-9][0-9.]{15}|[0-9][eE][+-]?[0-9]")
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_STEP: Final = bytes(each for each in range(256) if each not in b"[{]}")
@@ -57,8 +60,14 @@ def is_deeper(text: bytes, most: int = DEPTH_MAX) -> bool:
     """
     if text.count(b"[") + text.count(b"{") <= most:
         return False
-    steps = _STRING.sub(b"", text).translate(_STEPS, _NO_STEP)
+    steps = _outside_strings(text).translate(_STEPS, _NO_STEP)
     return max(accumulate(array("b", steps)), default=0) > most
+
+
+def _outside_strings(text: bytes) -> bytes:
+    """Return a JSON text without the contents of its strings."""
+    # Backslashes are in strings only, where each begins an escape.
+    return b'""'.join(text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
 
 
 def load_json(text: bytes, noun: str) -> Any:
@@ -69,7 +78,7 @@ def load_json(text: bytes, noun: str) -> Any:
         noun: name of the text, for the message.
 
     Raises:
-        Problem: 400, it is no JSON (RFC 8259), no UTF-8, or too deep; 413, it has too many arrays and objects.
+        Problem: 400, it is no JSON (RFC 8259), no UTF-8, or too deep; 413, it has too many arrays, objects or values.
     """
     if len(text) < LARGE:
         value = _parsed(text, noun)
@@ -78,6 +87,9 @@ def load_json(text: bytes, noun: str) -> Any:
         if containers > CONTAINERS_MAX:
             detail = f"{noun} has {containers} brackets: at most {CONTAINERS_MAX} arrays and objects are allowed"
             raise too_large(detail, "containers", CONTAINERS_MAX)
+        if text.count(b",") > COMMAS_MAX and (commas := _outside_strings(text).count(b",")) > COMMAS_MAX:
+            detail = f"{noun} has {commas} commas outside of strings: at most {COMMAS_MAX} are allowed"
+            raise too_large(detail, "values", COMMAS_MAX)
         collected = gc.isenabled()
         gc.disable()
         try:
@@ -111,7 +123,7 @@ def exact_json(value: Any, text: bytes, noun: str) -> Any:
     Raises:
         Problem: 413, it has too many values.
     """
-    if _LONG_NUMBER.search(text) is None:
+    if _LONG_NUMBER.search(_outside_strings(text)) is None:
         return value
     if text.count(b",") > EXACT_VALUES_MAX:
         detail = f"{noun} has long numbers and more than {EXACT_VALUES_MAX} values: publish parts of it"
