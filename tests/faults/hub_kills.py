@@ -14,6 +14,7 @@ import json
 import random
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 import aiohttp
 
@@ -78,6 +79,10 @@ async def _publish(session: aiohttp.ClientSession, url: str, number: int, outcom
         outcome.repeated += int(tries > 1)
 
 
+def _reached(outcome: Outcome, wanted: int) -> bool:
+    return len(outcome.answered) > wanted
+
+
 async def run(site: HubSite, kills: int, seed: int) -> Outcome:
     """Publish while processes are killed, and return what was answered and what is stored.
 
@@ -95,10 +100,8 @@ async def run(site: HubSite, kills: int, seed: int) -> Outcome:
             for number in range(PUBLISHERS):
                 group.create_task(_publish(session, url, number, outcome, end))
             for kill in range(kills):
-                before = len(outcome.answered)
-                await until(
-                    lambda before=before: len(outcome.answered) > before + PUBLISHERS, "publications are answered"
-                )  # type: ignore[misc]
+                wanted = len(outcome.answered) + PUBLISHERS
+                await until(partial(_reached, outcome, wanted), "publications are answered")
                 await asyncio.sleep(chance.uniform(*PAUSE))
                 kind = ("hub", "writer_process")[kill % 2]
                 await asyncio.to_thread(site.kill, kind)
