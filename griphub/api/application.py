@@ -280,7 +280,7 @@ class HubApplication:
                 return False
             if not rights.may("publish", name) or context.topics.named(name) is None:
                 return False
-            append(Publication(name, read(body)), reply)
+            append(Publication(name, read(body)), owner_key(rights.owner), reply)
             return True
 
         return publish

@@ -8,12 +8,13 @@ from griphub.access.owner import owner_key
 from griphub.access.rights import Rights
 from griphub.api.context import Context
 from griphub.api.feed import Feed
-from griphub.api.problem import Problem
+from griphub.api.problem import Problem, limited
 from griphub.api.publish_body import digest_of, drafts_of
 from griphub.api.query import PublishQuery, idempotency_key, if_match
 from griphub.api.request import Answer, Reply, Request, problem_answer
+from griphub.processes.writer import OWNER_MAX
 from griphub.store.cursor import is_known, parse_cursor
-from griphub.store.errors import StoreBusy, StoreError, StoreFull
+from griphub.store.errors import OwnerBusy, StoreBusy, StoreError, StoreFull
 from griphub.store.event import Draft
 from griphub.store.publication import Condition, Idempotency, Outcome, Publication, Published, Refused, Repeated
 from griphub.topics.event_text import Epochs
@@ -94,17 +95,18 @@ class Publishing:
         """
         condition = self._condition(request, key)
         name = self._name(request, topic, rights)
-        self.append(Publication(topic, drafts, condition, name), reply)
+        self.append(Publication(topic, drafts, condition, name), owner_key(rights.owner), reply)
 
-    def append(self, publication: Publication, reply: Reply) -> None:
+    def append(self, publication: Publication, owner: str, reply: Reply) -> None:
         """Store a publication; ``reply`` is called after the commit.
 
         Args:
             publication: the publication.
+            owner: key of the owner.
             reply: called once with the answer.
 
         Raises:
-            Problem: 503, the writer is away, or has too much waiting.
+            Problem: 429, too much of the owner is waiting; 503, the writer is away, or has too much waiting.
         """
         topic, drafts = publication.topic, publication.drafts
         begun = self._context.now()
@@ -114,7 +116,9 @@ class Publishing:
             reply(self._answer(topic, drafts, outcome))
 
         try:
-            self._context.writer.append(publication, done)
+            self._context.writer.append(publication, done, owner)
+        except OwnerBusy as error:
+            raise limited(str(error), "owner_bytes", OWNER_MAX, 1) from error
         except StoreBusy as error:
             raise Problem(503, "unavailable", str(error), headers=[("Retry-After", "1")]) from error
 

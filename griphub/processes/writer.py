@@ -1,7 +1,8 @@
 """Writer of the store as the hub sees it: publications in, outcomes out, over a child process.
 
 A publication makes no task and no future: those of one turn of the loop are sent together, and outcomes arrive in their
-order. The child is started again after each end; publications without an answer then have an unknown outcome.
+order. While much is under way, further publications wait here, and each owner has its turn. The child is started again
+after each end; publications without an answer then have an unknown outcome.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import Any, Final
 
 from griphub.processes.child import ChildLog, child_arguments
 from griphub.processes.child_process import ChildProcess, pause_before
+from griphub.processes.fair_queue import FairQueue
 from griphub.processes.frames import frame
 from griphub.processes.writer_process import ANSWER, APPEND, CALL, FAILED, INVALID, OUTCOMES, READY, REFUSED, UNUSABLE
 from griphub.store.ballast import BALLAST_SIZE
-from griphub.store.errors import StoreBroken, StoreBusy, StoreError, StoreFull, StoreInUse, StoreProblem
+from griphub.store.errors import OwnerBusy, StoreBroken, StoreBusy, StoreError, StoreFull, StoreInUse, StoreProblem
 from griphub.store.interface import StoreState
 from griphub.store.plain_records import (
     PlainOutcome,
@@ -42,8 +44,14 @@ MODULE: Final = "griphub.processes.writer_process"
 WAITING_MAX: Final = 64 * 1024 * 1024
 """Bytes of publications and commands without an answer; further ones are refused."""
 
+OWNER_MAX: Final = 24 * 1024 * 1024
+"""Bytes of one owner among them; a single publication may exceed them."""
+
+WINDOW: Final = 2 * 1024 * 1024
+"""Bytes that the process has: two commits of small publications. Further ones wait for their owner's turn."""
+
 OVERHEAD: Final = 500
-"""Bytes that a publication occupies beside its contents."""
+"""Bytes that an event occupies beside its content."""
 
 SEND_BYTES: Final = 1024 * 1024
 """Bytes of publications after which a frame is sent within a turn of the loop."""
@@ -64,6 +72,8 @@ class WriterOptions:
         names_max: greatest number of remembered names of requests.
         lock_wait: seconds to wait for the end of another writer: that of a hub that was killed finishes its work.
         waiting_max: greatest number of bytes without an answer.
+        owner_max: greatest number of bytes of one owner without an answer.
+        window: bytes that the process has, from which on further publications wait.
         log: log of the process.
     """
 
@@ -72,6 +82,8 @@ class WriterOptions:
     names_max: int = NAMES_MAX
     lock_wait: float = 5.0
     waiting_max: int = WAITING_MAX
+    owner_max: int = OWNER_MAX
+    window: int = WINDOW
     log: ChildLog = field(default_factory=ChildLog)
 
 
@@ -114,7 +126,14 @@ class WriterProcess:
         self._supervision: asyncio.Task[None] | None = None
         self._batch: list[PlainPublication] = []
         self._batch_size = 0
-        self._appends: deque[tuple[Done, int]] = deque()
+        self._appends: deque[tuple[Done, int, str]] = deque()
+        """Publications that the process has: receiver, bytes and owner of each."""
+        self._queue: FairQueue[tuple[PlainPublication, Done, int]] = FairQueue(0, 0, 1)
+        """Publications that wait for their owner's turn; bounded by their bytes."""
+        self._sent = 0
+        """Bytes of the publications that the process has."""
+        self._owners: dict[str, int] = {}
+        """Bytes of publications without an answer, by owner."""
         self._calls: deque[asyncio.Future[Any]] = deque()
         self._waiting = 0
         self.restarts = 0
@@ -171,6 +190,7 @@ class WriterProcess:
         if self._supervision is not None and not worked:
             self._supervision.cancel()
         if self._child is not None:
+            self._refill(float("inf"))
             self._flush()
             await self._child.stop()
         if self._supervision is not None:
@@ -178,33 +198,54 @@ class WriterProcess:
 
     # --- publishing
 
-    def append(self, publication: Publication, done: Done) -> None:
-        """Store a publication; publications are stored in the order of the calls.
+    def append(self, publication: Publication, done: Done, owner: str = "") -> None:
+        """Store a publication; those of an owner are stored in the order of the calls.
 
         Args:
             publication: the publication.
             done: called once, in a later turn of the loop: with the outcome after its commit, or with the failure.
+            owner: text that names the owner whose publication it is.
 
         Raises:
+            OwnerBusy: too much of the owner is waiting. ``done`` is not called.
             StoreBusy: the process is being started again, or has too much waiting. ``done`` is not called.
             ValueError: a text of the publication has no UTF-8.
         """
         if not self._working:
             raise StoreBusy("the writer of the store is being started again: repeat the request")
         plain = plain_publication(publication)
-        size = OVERHEAD
-        for draft in plain[1]:
+        drafts = plain[1]
+        size = OVERHEAD * len(drafts)
+        for draft in drafts:
             size += draft[5]
         if self._waiting and self._waiting + size > self._options.waiting_max:
             raise StoreBusy(f"{self._waiting} bytes wait for the store: repeat the request later")
+        held = self._owners.get(owner, 0)
+        if held and held + size > self._options.owner_max:
+            raise OwnerBusy(f"{held} bytes of this owner wait for the store: repeat the request later")
         self._waiting += size
-        self._appends.append((done, size))
+        self._owners[owner] = held + size
+        if self._sent < self._options.window and not self._queue:
+            self._send(plain, done, size, owner)
+        else:
+            self._queue.add(owner, (plain, done, size))
+
+    def _send(self, plain: PlainPublication, done: Done, size: int, owner: str) -> None:
+        self._sent += size
+        self._appends.append((done, size, owner))
         if not self._batch:
             self._loop.call_soon(self._flush)
         self._batch.append(plain)
         self._batch_size += size
         if self._batch_size >= SEND_BYTES:
             self._flush()
+
+    def _refill(self, window: float) -> None:
+        """Send publications that wait, one of each owner in turn, until the process has a window full."""
+        while self._sent < window and (taken := self._queue.take()) is not None:
+            owner, (plain, done, size) = taken
+            self._queue.finished(owner)
+            self._send(plain, done, size, owner)
 
     def _flush(self) -> None:
         batch = self._batch
@@ -360,6 +401,7 @@ class WriterProcess:
         elif kind == FAILED:
             for _ in range(value[1]):
                 self._done(StoreFull(value[2]))
+            self._refill(self._options.window)
         elif kind == REFUSED:
             self._finish(None, StoreFull(value[1]))
         elif kind == INVALID:
@@ -375,10 +417,17 @@ class WriterProcess:
     def _answered(self, outcomes: Iterable[PlainOutcome]) -> None:
         for outcome in outcomes:
             self._done(outcome_of(outcome))
+        self._refill(self._options.window)
 
     def _done(self, outcome: Outcome | StoreError) -> None:
-        done, size = self._appends.popleft()
+        done, size, owner = self._appends.popleft()
         self._waiting -= size
+        self._sent -= size
+        left = self._owners[owner] - size
+        if left:
+            self._owners[owner] = left
+        else:
+            del self._owners[owner]
         try:
             done(outcome)
         except Exception:  # noqa: BLE001 - a fault of one receiver keeps no outcome from the others
@@ -398,6 +447,8 @@ class WriterProcess:
     def _ended(self, reason: str) -> None:
         self._working = False
         self._child = None
+        # They fail with those that the process had.
+        self._refill(float("inf"))
         self._batch, self._batch_size = [], 0
         name, text = self._unusable or ("", "")
         if not self._ready.done():

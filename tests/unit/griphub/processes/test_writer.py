@@ -7,11 +7,12 @@ import os
 import pathlib
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 import pytest
 
 from griphub.processes.writer import WriterOptions, WriterProcess
-from griphub.store.errors import StoreBroken, StoreBusy, StoreError, StoreInUse, StoreProblem
+from griphub.store.errors import OwnerBusy, StoreBroken, StoreBusy, StoreError, StoreInUse, StoreProblem
 from griphub.store.event import Draft
 from griphub.store.interface import StoreState
 from griphub.store.publication import Condition, Idempotency, Outcome, Publication, Published, Refused
@@ -29,8 +30,9 @@ async def start(tmp_path: pathlib.Path) -> AsyncIterator[Start]:
     """Return a function that starts a writer, which is ended with the test."""
     writers: list[WriterProcess] = []
 
-    async def start(**callbacks: Callable[..., None]) -> WriterProcess:
-        writer = WriterProcess(tmp_path / "hub.db", WriterOptions("off", 0, waiting_max=100_000), **callbacks)
+    async def start(options: WriterOptions | None = None, **callbacks: Callable[..., None]) -> WriterProcess:
+        options = options or WriterOptions("off", 0, waiting_max=100_000)
+        writer = WriterProcess(tmp_path / "hub.db", options, **callbacks)
         await writer.start()
         writers.append(writer)
         return writer
@@ -166,6 +168,59 @@ async def test_what_waits_is_bounded(start: Start) -> None:
     # One alone may be larger than the bound.
     [outcome] = await outcomes(writer, Publication("t", drafts("x" * 200_000)))
     assert isinstance(outcome, Published)
+
+
+async def test_what_waits_of_an_owner_is_bounded(start: Start) -> None:
+    writer = await start(WriterOptions("off", 0, owner_max=50_000))
+    await writer.put_topic("t", TopicSettings())
+    got: list[Outcome | StoreError] = []
+    publication = Publication("t", drafts("x" * 10_000, "y" * 10_000))
+    for owner in ("a", "a", "b"):
+        writer.append(publication, got.append, owner)
+    with pytest.raises(OwnerBusy, match=r"\d+ bytes of this owner wait for the store"):
+        writer.append(publication, got.append, "a")
+    writer.append(publication, got.append, "b")
+    await writer.state()
+    # One alone may be larger than the bound.
+    writer.append(Publication("t", drafts("x" * 100_000)), got.append, "a")
+    await writer.state()
+    assert [type(outcome) for outcome in got] == [Published] * 5
+    assert writer.waiting == 0
+
+
+async def test_owners_have_their_turn(start: Start) -> None:
+    writer = await start(WriterOptions("off", 0, window=10_000))
+    await writer.put_topic("t", TopicSettings())
+    got: list[str] = []
+    end = asyncio.get_running_loop().create_future()
+
+    def done(name: str, _: Outcome | StoreError) -> None:
+        got.append(name)
+        if len(got) == 24:
+            end.set_result(None)
+
+    for number in range(20):
+        writer.append(Publication("t", drafts("x" * 10_000)), partial(done, f"a{number}"), "a")
+    for number in range(2):
+        for owner in ("b", "c"):
+            writer.append(Publication("t", drafts("y")), partial(done, f"{owner}{number}"), owner)
+    await asyncio.wait_for(end, PATIENCE)
+    # The first one was sent at once; from then on there is one of each owner.
+    assert got[:8] == ["a0", "a1", "b0", "c0", "a2", "b1", "c1", "a3"]
+    assert got[8:] == [f"a{number}" for number in range(4, 20)]
+
+
+async def test_publications_that_wait_for_their_turn_fail_with_the_process(start: Start) -> None:
+    ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    writer = await start(WriterOptions("off", 0, window=1000), on_end=ended.set_result)
+    got: list[Outcome | StoreError] = []
+    os.kill(writer.pid, signal.SIGSTOP)
+    for _ in range(10):
+        writer.append(Publication("t", drafts("a")), got.append)
+    os.kill(writer.pid, signal.SIGKILL)
+    await asyncio.wait_for(ended, PATIENCE)
+    assert [type(outcome) for outcome in got] == [StoreBroken] * 10
+    assert writer.waiting == 0
 
 
 async def test_a_receiver_that_fails_harms_no_other(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
