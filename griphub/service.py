@@ -67,6 +67,9 @@ FINISH_TIME: Final = 3.0
 RANGES_MAX: Final = 1_000_000
 """Distinct ranges of keys that have followers, of all owners."""
 
+CHANGES: Final = Limit(100, 1000)
+"""Changes of topics under way, of one owner and of all."""
+
 READS_MAX: Final = 10_000
 """Greatest number of reads of the store that wait, of all owners."""
 
@@ -174,7 +177,7 @@ class Hub:
             writer=self._writer,
             readers=self._readers,
             verifier=verifier,
-            quotas=Quotas({"ranges": Limit(hub.ranges_per_owner_max, RANGES_MAX)}),
+            quotas=Quotas({"ranges": Limit(hub.ranges_per_owner_max, RANGES_MAX), "topic_changes": CHANGES}),
             leases=SnapshotLeases(hub.snapshot_leases_max),
             counters=self._counters,
             now=self._loop.time,

@@ -40,7 +40,7 @@ _KEY_MAX: Final = 1024  # bytes
 _KEYS_KEPT: Final = 16  # derived keys: a process has one secret and few purposes
 _TEXT: Final = re.compile(r"[A-Za-z0-9_-]+")
 
-_LOW, _HIGH, _KEYED, _POSITION, _AFTER_KEY, _TRUNCATED = 1, 2, 4, 8, 16, 32
+_LOW, _HIGH, _KEYED, _POSITION, _AFTER_KEY, _TRUNCATED, _TURN = 1, 2, 4, 8, 16, 32, 64
 
 
 class BadCapability(ClientError, ValueError):
@@ -63,6 +63,7 @@ class Capability:
         limit: number of events that are still to be given; 0 for no limit.
         truncated: whether events that are not retained may be left out.
         after_key: key behind which a page of a snapshot begins; None for the first page.
+        turn: number of the owner in whose turn the page is read; None for a link that is shared.
     """
 
     mode: Mode
@@ -76,6 +77,7 @@ class Capability:
     limit: int = 0
     truncated: bool = False
     after_key: str | None = None
+    turn: int | None = None
 
     def problem(self, now: float, access: int) -> Literal["expired", "revoked"] | None:
         """Return the reason why the capability does not count any more; None if it does.
@@ -179,6 +181,7 @@ def _pack(capability: Capability) -> bytes:
         (_POSITION, capability.position is not None),
         (_AFTER_KEY, capability.after_key is not None),
         (_TRUNCATED, capability.truncated),
+        (_TURN, capability.turn is not None),
     )
     packed = bytearray((_VERSION, _MODES.index(capability.mode), sum(flag for flag, there in optional if there)))
     numbers = (
@@ -188,6 +191,7 @@ def _pack(capability: Capability) -> bytes:
         ("until", capability.until),
         ("limit", capability.limit),
         ("position", capability.position),
+        ("turn", capability.turn),
     )
     for name, number in numbers:
         if number is not None:
@@ -259,7 +263,7 @@ def _unpack(packed: bytes) -> Capability:
         raise ValueError("another version")
     mode, flags = _MODES[fields.byte()], fields.byte()
     topic, access, expires, until, limit = (fields.number() for _ in range(5))
-    position = fields.number() if flags & _POSITION else None
+    position, turn = (fields.number() if flags & flag else None for flag in (_POSITION, _TURN))
     representation = fields.text()
     low, high, after_key = (fields.text() if flags & flag else None for flag in (_LOW, _HIGH, _AFTER_KEY))
     fields.end()
@@ -275,4 +279,5 @@ def _unpack(packed: bytes) -> Capability:
         limit=limit,
         truncated=bool(flags & _TRUNCATED),
         after_key=after_key,
+        turn=turn,
     )

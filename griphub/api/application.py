@@ -6,7 +6,7 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from griphub.access.owner import owner_key
 from griphub.access.quota import LimitReached
@@ -34,6 +34,8 @@ from gripproxy.grip.signature import Key, verify
 from gripproxy.process.log import ERROR, log
 
 __all__ = ["HubApplication"]
+
+T = TypeVar("T")
 
 REQUESTS_MAX: Final = 4096
 """Requests carried out at a time, apart from those that wait for a commit; further ones get 503."""
@@ -224,7 +226,7 @@ class HubApplication:
                 self._method(request, b"POST")
                 nothing_else(request.target.query)
                 self._may(rights, "admin", name)
-                return self._topics.revoke(name)
+                return self._change(rights, lambda: self._topics.revoke(name))
         raise Problem(404, "not-found", "there is no such path under a topic: see /openapi.json")
 
     def _ended_hold(self, request: Request, name: str, *, socket: bool) -> Answer | None:
@@ -249,10 +251,19 @@ class HubApplication:
         self._method(request, b"GET", b"PUT", b"PATCH", b"DELETE")
         self._may(rights, "admin", name)
         if method == b"PUT":
-            return self._topics.put(request, name, rights)
+            return self._change(rights, lambda: self._topics.put(request, name, rights))
         if method == b"PATCH":
-            return self._topics.patch(request, name, rights)
-        return self._topics.delete(name)
+            return self._change(rights, lambda: self._topics.patch(request, name, rights))
+        return self._change(rights, lambda: self._topics.delete(name))
+
+    async def _change(self, rights: Rights, change: Callable[[], Awaitable[T]]) -> T:
+        """Change a topic. Each change is a commit of its own, and no owner has too many of them under way."""
+        quotas, owner = self._context.quotas, owner_key(rights.owner)
+        quotas.take("topic_changes", owner)
+        try:
+            return await change()
+        finally:
+            quotas.give("topic_changes", owner)
 
     def _publish(self, request: Request, name: str, rights: Rights, reply: Reply) -> Coroutine[Any, Any, Answer] | None:
         self._may(rights, "publish", name)
@@ -304,7 +315,7 @@ class HubApplication:
     async def _after_making(self, name: str, rights: Rights, act: Callable[[Reply], None]) -> Answer:
         """Make a topic, then publish; return the answer of the publication."""
         if self._context.topics.named(name) is None:
-            await self._topics.make(name, rights, TopicSettings())
+            await self._change(rights, lambda: self._topics.make(name, rights, TopicSettings()))
         answered: asyncio.Future[Answer] = self._loop.create_future()
         act(lambda answer: None if answered.done() else answered.set_result(answer))
         return await answered

@@ -15,6 +15,7 @@ from typing import Final
 import orjson
 
 from griphub.access.capability import Capability, sign
+from griphub.access.owner import linked_reader, turn_of
 from griphub.api.context import Context
 from griphub.api.problem import Problem
 from griphub.api.request import Answer
@@ -65,6 +66,8 @@ class Follower:
         limit: events that are still to be given; 0 for no limit.
         until: id at which the reading ends; None to follow.
         gone: whether the place that was asked for is not retained, and ``after`` replaces it, with a report.
+        turn: number of the owner in whose turn a linked page is read; None for a request with an owner, and for a
+            shared link, which is read in the turn of its topic.
     """
 
     topic: Topic
@@ -79,6 +82,14 @@ class Follower:
     limit: int = 0
     until: int | None = None
     gone: bool = False
+    turn: int | None = None
+
+    @property
+    def reader(self) -> str:
+        """Text that names the owner whose reads wait in one queue."""
+        if self.owner:
+            return self.owner
+        return f"topic {self.topic.number}" if self.turn is None else linked_reader(self.turn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +146,7 @@ class Following:
             return _Part(page, tail, b"")
         for _ in range(2):
             page_or_none = await context.readers.render_page(
-                number, after, follower.keys, limit, size, until, follower.representation, owner=follower.owner
+                number, after, follower.keys, limit, size, until, follower.representation, owner=follower.reader
             )
             context.counters.pages += 1
             if page_or_none is None:
@@ -152,7 +163,7 @@ class Following:
         if follower.gone and not lost:
             lost = orjson.dumps({"type": "truncated", **self._loss(page.topic)})
         if held is not None and held.last_event == UNKNOWN:
-            await self._look_up(held, newest)
+            await self._look_up(held, newest, follower.reader)
         if tail is not None and follower.after > newest:
             # A place that a publisher was given, whose item is still to be made: this follower has that event.
             tail = follower.after
@@ -180,8 +191,8 @@ class Following:
         context.index.lease(held, follower.representation, context.now() + LEASE, end)
         return held
 
-    async def _look_up(self, held: HeldRange, newest: int) -> None:
-        found = await self._context.readers.last_in(held.number, held.keys, newest, owner=held.owner)
+    async def _look_up(self, held: HeldRange, newest: int, reader: str) -> None:
+        found = await self._context.readers.last_in(held.number, held.keys, newest, owner=reader)
         if held.last_event == UNKNOWN:
             held.last_event = found
 
@@ -241,6 +252,7 @@ class Following:
             position=position,
             until=(follower.until or 0) if position is not None else 0,
             limit=follower.limit if position is not None else 0,
+            turn=None if position is None else turn_of(follower.owner) if follower.owner else follower.turn,
         )
         state = self._context.state
         if position is None:

@@ -249,6 +249,7 @@ class Reading:
                 link_base="",
                 limit=capability.limit,
                 until=capability.until or None,
+                turn=capability.turn,
             )
             return await self._following.stream(follower)
         except Problem as problem:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from griphub.access.capability import BadCapability, Capability, read, sign
-from griphub.access.owner import owner_key
+from griphub.access.owner import linked_reader, owner_key, turn_of
 from griphub.access.rights import Rights
 from griphub.api.context import Context
 from griphub.api.follow import PAGE_BYTES, PAGE_EVENTS, Following
@@ -30,7 +30,8 @@ class _Place:
     keys: KeyRange
     version: int
     after_key: str | None
-    owner: str
+    reader: str
+    turn: int
     expires: int
     link_base: str
 
@@ -76,7 +77,7 @@ class Snapshots:
             most = context.config.snapshot_leases_max
             text = f"{most} versions of the topic are being read: repeat the request later"
             raise Problem(429, "limit", text, {"limit": "snapshot_leases_max", "max": most}, [("Retry-After", "5")])
-        place = _Place(topic, query.keys, version, None, owner, rights.ends, "../../snapshot/")
+        place = _Place(topic, query.keys, version, None, owner, turn_of(owner), rights.ends, "../../snapshot/")
         return await self._page(place)
 
     async def link(self, request: Request, text: str) -> Answer:
@@ -105,15 +106,15 @@ class Snapshots:
         if (problem := capability.problem(context.wall(), topic.access)) is not None:
             raise Problem(403, "forbidden", f"the link is {problem}")
         low, high, keyed = capability.keys
-        place = _Place(
-            topic, KeyRange(low, high, keyed), capability.position, capability.after_key, "", capability.expires, ""
-        )
+        turn = capability.turn or 0
+        reader, keys = linked_reader(turn), KeyRange(low, high, keyed)
+        place = _Place(topic, keys, capability.position, capability.after_key, reader, turn, capability.expires, "")
         return await self._page(place)
 
     async def _page(self, place: _Place) -> Answer:
         context, topic = self._context, place.topic
         page = await context.readers.render_snapshot(
-            topic.number, place.keys, place.version, place.after_key, PAGE_EVENTS, PAGE_BYTES, owner=place.owner
+            topic.number, place.keys, place.version, place.after_key, PAGE_EVENTS, PAGE_BYTES, owner=place.reader
         )
         if page is None:
             raise self._following.gone(None, "the topic was deleted")
@@ -138,6 +139,7 @@ class Snapshots:
                 expires=place.expires,
                 position=place.version,
                 after_key=page.next_key,
+                turn=place.turn,
             )
             link = place.link_base + sign(capability, context.state.secret)
             headers.append(("Grip-Link", f"<{link}>; rel=next"))

@@ -36,11 +36,13 @@ PAGE = Capability(
     limit=5,
     truncated=True,
     after_key="k",
+    turn=2**32 - 1,
 )
 LARGEST = Capability(
     "watch",
     *(2**63 - 1, 2**63 - 1, "r" * 16, ("l" * 256, "h" * 256, True), 2**63 - 1, 2**63 - 1, 2**63 - 1, 2**63 - 1, True),
     "k" * 1024,
+    2**63 - 1,
 )
 NUMBERS = st.integers(0, 2**63 - 1)
 BOUNDS = st.none() | st.text(st.characters(codec="utf-8"), max_size=60)
@@ -57,6 +59,7 @@ CAPABILITIES = st.builds(
     limit=NUMBERS,
     truncated=st.booleans(),
     after_key=BOUNDS,
+    turn=st.none() | NUMBERS,
 )
 
 

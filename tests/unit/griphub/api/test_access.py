@@ -391,6 +391,32 @@ def test_a_link_gives_its_own_topic_and_range_only() -> None:
     run(case)
 
 
+def test_pages_are_read_in_the_turn_of_their_owner() -> None:
+    async def case(hub: HubApi) -> None:
+        await hub.request("PUT", "/topics/t", {}, ALL)
+        whole = {"events": [{"data": "x" * 1000, "key": f"k{number}"} for number in range(1000)]}
+        for _ in range(3):
+            await hub.request("POST", "/topics/t/events", whole, ALL)
+        state = context_of(hub).state
+        turns: list[int | None] = []
+        for name in ("bob", "eve"):
+            mine = bearer(token(name, subscribe=["t"]))
+            answer = await hub.request("GET", "/topics/t/events?follow=true", headers={**LINES, **mine})
+            found: set[int | None] = set()
+            while "grip-hold" not in answer.headers:
+                link = link_of(answer)
+                found.add(read(link.rpartition("/")[2], state.secret, f"page {state.epoch}").turn)
+                answer = await hub.request("GET", "/follow/" + link.rpartition("/")[2])
+            assert len(found) == 1
+            turns += found
+            # Links that are shared are of no owner.
+            assert read(link_of(answer).rpartition("/")[2], state.secret).turn is None
+        assert None not in turns
+        assert turns[0] != turns[1]
+
+    run(case, CLOSED)
+
+
 def test_a_revoked_link_ends_and_a_token_leads_on() -> None:
     async def case(hub: HubApi) -> None:
         await hub.request("PUT", "/topics/t", {}, ALL)

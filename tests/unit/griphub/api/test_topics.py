@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+
 from tests.support.hub_api import HubApi
 from tests.unit.griphub.api.cases import run
+from tests.unit.griphub.api.composed import context_of
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
@@ -53,6 +58,23 @@ def test_the_list_goes_on_behind_a_name() -> None:
         second = (await hub.request("GET", f"/topics?after={first['next']}&limit=10")).json
         assert [topic["name"] for topic in second["topics"]] == ["c", "d", "e"]
         assert second["next"] is None
+
+    run(case)
+
+
+def test_changes_under_way_are_bounded() -> None:
+    async def case(hub: HubApi) -> None:
+        writer = context_of(hub).writer.pid
+        os.kill(writer, signal.SIGSTOP)
+        try:
+            asked = [asyncio.ensure_future(hub.request("PUT", f"/topics/t{n}", {})) for n in range(101)]
+            done, _ = await asyncio.wait(asked, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+            [refused] = [each.result() for each in done]
+            assert (refused.status, refused.json["limit"]) == (429, "topic_changes_per_owner_max")
+        finally:
+            os.kill(writer, signal.SIGCONT)
+        assert sorted([answer.status for answer in await asyncio.gather(*asked)]) == [201] * 100 + [429]
+        await hub.make("after")
 
     run(case)
 
