@@ -27,7 +27,6 @@ __all__ = ["main"]
 COMMANDS: Final = {
     "worker": "run one worker by itself, under another supervisor",
     "handler": "run the handler by itself, under another supervisor",
-    "hub": "run the hub by itself, under another supervisor",
     "publish": "publish messages, as pushpin-publish does",
     "reload": "replace the processes of the running service, without losing a client",
     "top": "show live what happens, from the stats socket, Pushpin's too",
