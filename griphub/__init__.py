@@ -3,7 +3,13 @@
 A GRIP backend needs a truth that clients query after a lost notification. The hub is that truth for applications
 without one: topics of events, kept in a store, read as history, followed live through the proxy.
 
-    store      the events: an interface, and its SQLite engine
+    store      events: an interface, and its SQLite engine
+    processes  the store's writer and readers, children of the hub
+    topics     texts of events, ranges, channels, items: the seam of history and live
+    access     tokens, rights, capabilities of links, quotas
+    notify     the way to the handler: items, and the channels that clients hold
+    api        HTTP: server, requests, answers
+    service    composition of all these: ``gripproxy hub``
     client     publishers and followers in other programs, which need no other room
 
 The rooms import ``gripproxy.grip``, ``config``, ``process`` and ``http1``. Only the command line imports the hub.

@@ -18,13 +18,15 @@ from griphub.access.quota import Limit, Quotas
 from griphub.access.rights import AnonymousAccess
 from griphub.access.tokens import TokenVerifier, key_of
 from griphub.api.application import HubApplication
+from griphub.api.body_parser import BodyParser
 from griphub.api.context import Context, HubCounters
 from griphub.api.feed import Feed
 from griphub.api.follow import Following
 from griphub.api.keys import Keys
 from griphub.api.publishing import Publishing
 from griphub.api.reading import Reading
-from griphub.api.server import HubServer, ServerLimits
+from griphub.api.server import HubServer
+from griphub.api.server_limits import ServerLimits
 from griphub.api.snapshots import Snapshots
 from griphub.api.topics import Topics
 from griphub.api.websockets import WebSockets
@@ -33,6 +35,7 @@ from griphub.notify.held_channels import HeldChannels
 from griphub.notify.outbox import Outbox
 from griphub.processes.readers import ReaderOptions, ReaderPool
 from griphub.processes.retention_loop import RetentionLoop
+from griphub.processes.scheduling import run_in_batches
 from griphub.processes.writer import WriterOptions, WriterProcess
 from griphub.store.errors import StoreError, StoreProblem
 from griphub.store.event import Event
@@ -46,10 +49,12 @@ from griphub.topics.leases import SnapshotLeases
 from griphub.topics.ranges import parse_channel
 from griphub.topics.topic_table import TopicTable
 from gripproxy.config import Config
+from gripproxy.config.hub_section import split_token_key
 from gripproxy.grip.errors import ClientError, OperatorError
 from gripproxy.grip.signature import KeyProblem, Signer, load_key
 from gripproxy.process.endpoints import BindError, listen_metrics, listen_tcp
-from gripproxy.process.hub_sockets import hub_control_socket, hub_socket, hub_sub_spec
+from gripproxy.process.heap import keep_freed_memory
+from gripproxy.process.hub_sockets import HUB_BODY_MAX, hub_control_socket, hub_socket, hub_sub_spec
 from gripproxy.process.log import log
 from gripproxy.process.supervised import Child
 
@@ -91,7 +96,7 @@ class Hub:
         hub = config.hub
         self._store = pathlib.Path(hub.store)
         self._index = ChannelIndex(hub.prefix)
-        self._outbox = Outbox(self._hint_for)
+        self._outbox = Outbox(self._hint_for, _body_max(config))
         self._control = ControlClient(_control_address(config), self._outbox)
         self._zmq: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._writer = WriterProcess(
@@ -100,6 +105,7 @@ class Hub:
             on_return=self._returned,
         )
         self._readers = ReaderPool(self._store, hub.readers, ReaderOptions(READS_MAX, hub.pages_per_owner_max))
+        self._bodies = BodyParser(self._store)
         self._counters = HubCounters()
         self._exits = contextlib.AsyncExitStack()
         self._context: Context | None = None
@@ -122,7 +128,7 @@ class Hub:
         """
         config, hub = self._config, self._config.hub
         base = pathlib.Path(config.directory)
-        keys = [key_of(text, base) for text in hub.hub_key]
+        keys = [key_of(*split_token_key(text), base) for text in hub.hub_key]
         verifier = TokenVerifier(keys, hub.hub_aud, cast(AnonymousAccess, hub.hub_anonymous))
         if self._store.exists():
             # Together: each of them takes a good part of a second to start.
@@ -176,6 +182,7 @@ class Hub:
             fanout=fanout,
             writer=self._writer,
             readers=self._readers,
+            bodies=self._bodies,
             verifier=verifier,
             quotas=Quotas({"ranges": Limit(hub.ranges_per_owner_max, RANGES_MAX), "topic_changes": CHANGES}),
             leases=SnapshotLeases(hub.snapshot_leases_max),
@@ -188,7 +195,8 @@ class Hub:
     async def _listen(self, context: Context) -> None:
         config, hub = self._config, self._config.hub
         assert self._application is not None
-        server = HubServer(self._application, ServerLimits())
+        limits = ServerLimits(stall=hub.stall_timeout)
+        server = HubServer(self._application, limits)
         self._servers.append(server)
         await server.open(listen_metrics(f"ipc://{hub_socket(config)}", "hub", 0o600), private=True)
         if hub.listen:
@@ -199,9 +207,8 @@ class Hub:
             # Imported here because most hubs serve no metrics.
             from griphub.api.metrics import HubMetrics, MetricsApplication
 
-            metrics = HubServer(
-                MetricsApplication(HubMetrics(context, self._outbox, self._control), self.unready), ServerLimits()
-            )
+            figures = HubMetrics(context, self._outbox, self._control)
+            metrics = HubServer(MetricsApplication(figures, self.unready), limits)
             self._servers.append(metrics)
             await metrics.open(listen_metrics(hub.prometheus_port, "prometheus_port", None), private=True)
 
@@ -234,6 +241,7 @@ class Hub:
         if self._held is not None:
             self._held.close()
         self._control.close()
+        await self._bodies.stop()
         await self._readers.stop()
         await self._writer.stop()
         self._zmq.term()
@@ -307,6 +315,11 @@ def _control_address(config: Config) -> ControlAddress:
     return publish
 
 
+def _body_max(config: Config) -> int:
+    """Return the greatest size of a request to the control port, in bytes; ``[handler]`` describes another proxy's."""
+    return config.handler.push_in_http_max_body_size if config.hub.publish else HUB_BODY_MAX
+
+
 def _signer(config: Config, base: pathlib.Path) -> Signer | None:
     """Return the signer of requests to the control port of another proxy; None if that needs no key."""
     handler = config.handler
@@ -325,12 +338,14 @@ def main(config: Config, child: Child) -> int:
     Returns:
         The exit status: 0, or 2 for a configuration or a store that cannot be used.
     """
+    run_in_batches()
     return uvloop.run(_run(config, child))
 
 
 async def _run(config: Config, child: Child) -> int:
     loop = asyncio.get_running_loop()
     log.attach(loop)
+    keep_freed_memory()
     stop = asyncio.Event()
     child.start(loop, stop.set, lambda: None, ready=False)
     hub = Hub(config)

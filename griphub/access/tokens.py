@@ -37,8 +37,6 @@ _LATEST: Final = 253_402_300_800  # seconds: the year 10000; an exp in milliseco
 _SKEW: Final = 60  # seconds by which the clock of an issuer may be ahead, for nbf
 _SHOWN: Final = 80  # characters of a wrong value in a message
 
-_KID: Final = re.compile(r"([A-Za-z0-9._~-]{1,64}):(.*)", re.DOTALL)
-_SCHEMES: Final = ("file", "base64")
 # Strict: PyJWT skips other characters of a signature, and one token would have any number of texts to remember.
 _JWT: Final = re.compile(rb"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -61,29 +59,25 @@ class TokenKey:
     key: Key
 
 
-def key_of(text: str, base: pathlib.Path = pathlib.Path()) -> TokenKey:
+def key_of(kid: str, text: str, base: pathlib.Path = pathlib.Path()) -> TokenKey:
     """Return the key of one entry of ``hub_key``.
 
     Args:
-        text: ``[kid:]key``; the key as in ``sig_key``: a secret, ``base64:`` and a secret, or ``file:`` and a path. A
-            secret that has a colon must be given as ``base64:``.
+        kid: its name; empty if it has none.
+        text: the key as in ``sig_key``: a secret, ``base64:`` and a secret, or ``file:`` and a path.
         base: directory that a relative path starts from.
 
     Raises:
         KeyProblem: the key cannot be read or used; the message names the entry without its secret.
     """
-    kid, value = None, text
-    match = _KID.fullmatch(text)
-    if match is not None and match[1] not in _SCHEMES:
-        kid, value = match[1], match[2]
-    name = "hub_key" if kid is None else f"hub_key {kid}"
+    name = f"hub_key {kid}" if kid else "hub_key"
     try:
-        key = load_key(value, base)
+        key = load_key(text, base)
     except KeyProblem as error:
         raise KeyProblem(f"{name}: {error}") from error
     if key is None:
         raise KeyProblem(f"{name}: the key is empty: expected a secret, base64:SECRET or file:PATH")
-    return TokenKey(kid, key)
+    return TokenKey(kid or None, key)
 
 
 class TokenVerifier:

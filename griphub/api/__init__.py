@@ -1,1 +1,24 @@
-"""HTTP API of the hub: server, requests, answers."""
+"""HTTP API of the hub: server, requests, answers.
+
+    server               connections, framing, limits (``server_limits``) and deadlines (``connection_progress``)
+    head_memory          heads of publishers that repeat theirs; ``publish_plan`` carries out their requests
+    body_accounts        bytes of bodies in memory, of all and by owner
+    request              requests and answers
+    application          the part for a request, and the caller's rights
+    context              objects and figures that all parts share
+    problem              refusals (RFC 9457)
+    refusals             pace of a caller's refusals
+    query                parameters and headers
+    json_document        JSON of requests
+    topics, topic_body   topics and their settings
+    publishing           one commit for a request; ``publish_body`` and ``cloudevents`` read its events
+    body_parser          hub: large bodies, read by the child ``body_process``
+    feed                 from a commit to the items of followers; ``commit_times`` is a histogram
+    reading              places and ranges of requests that read
+    follow               replay and live as one sequence; ``websockets`` over a WebSocket
+    keys, snapshots      values of keys, and all of them at a version
+    metrics              figures for Prometheus, health
+    openapi              description of the API; ``openapi_schemas`` has the bodies
+
+Imports: ``gripproxy.grip``, ``config``, ``process``, ``http1``; all rooms of the hub but ``client``.
+"""

@@ -12,20 +12,24 @@ from griphub.access.owner import owner_key
 from griphub.access.quota import LimitReached
 from griphub.access.rights import Right, Rights
 from griphub.access.tokens import BadToken, token_of
+from griphub.api.body_parser import LARGE_BODY
 from griphub.api.context import Context
 from griphub.api.keys import Keys
 from griphub.api.openapi import OPENAPI
 from griphub.api.problem import Problem, limited
-from griphub.api.publish_body import draft_reader
+from griphub.api.publish_body import drafts_of, fixed_draft
+from griphub.api.publish_plan import PublishPlan
 from griphub.api.publishing import Publishing, store_failure
-from griphub.api.query import PublishQuery, nothing_else, publish_query
+from griphub.api.query import PublishQuery, idempotency_key, if_match, nothing_else, publish_query
 from griphub.api.reading import Reading
-from griphub.api.request import Answer, Reply, Request, problem_answer
+from griphub.api.refusals import RefusalPace
+from griphub.api.request import Answer, Receiver, Reply, Request, no_body, problem_answer
 from griphub.api.server import HubConnection
 from griphub.api.snapshots import Snapshots
 from griphub.api.topics import Topics
 from griphub.api.websockets import EVENTS_TYPE, WebSockets, expired, upgrade_refused
 from griphub.store.errors import OwnerBusy, StoreError
+from griphub.store.event import Draft
 from griphub.store.publication import Publication
 from griphub.store.topic import TopicSettings
 from griphub.topics.names import check_key, check_topic_name
@@ -84,6 +88,7 @@ class HubApplication:
         self._proxy_key = proxy_key
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._refusals = RefusalPace()
 
     # --- server.Application
 
@@ -103,17 +108,23 @@ class HubApplication:
                 raise
             return NO_TOKEN
 
+    def again(self, first: Request, body: bytes, connection: HubConnection) -> bool:
+        """Carry out a request whose head was seen before; see ``server.Application``."""
+        plan = first.memo.plan
+        if plan is None:
+            return False
+        try:
+            return plan(body, connection)
+        except Problem as problem:
+            self._reply(first, connection)(problem_answer(problem))
+        except ClientError as error:
+            self._reply(first, connection)(problem_answer(Problem(400, "bad-request", str(error))))
+        return True
+
     def start(self, request: Request, connection: HubConnection) -> None:
         """Carry out a request; see ``server.Application``."""
-
-        def reply(answer: Answer) -> None:
-            self._context.counters.answers[answer.status] += 1
-            connection.answer(answer)
-
-        plan = request.memo.plan
+        reply = self._reply(request, connection)
         try:
-            if plan is not None and plan(request.body, reply):
-                return
             work = self._begin(request, reply)
         except Problem as problem:
             reply(problem_answer(problem))
@@ -131,6 +142,33 @@ class HubApplication:
         task = self._loop.create_task(self._finish(work, reply))
         self._tasks.add(task)
         task.add_done_callback(partial(self._ended, request, reply))
+
+    def _reply(self, request: Request, receiver: Receiver) -> Reply:
+        def reply(answer: Answer) -> None:
+            self._context.counters.answers[answer.status] += 1
+            if answer.status < 400 or not self._pause(request, receiver, answer):
+                receiver.answer(answer)
+
+        return reply
+
+    def _pause(self, request: Request, receiver: Receiver, answer: Answer) -> bool:
+        """Return whether a refusal is answered later, since its caller has been refused too often."""
+        refusals = self._refusals
+        # The token of a request about a topic was verified; others can be invented without end. Its hash, since many
+        # are remembered, and a token may be long.
+        verified = answer.status != 401 and request.target.path[0] == "topics"
+        token = request.header(b"authorization") if verified else None
+        pause = refusals.pause(answer.status, str(hash(token)) if token else "", self._loop.time())
+        if not pause:
+            return False
+
+        def later() -> None:
+            refusals.waiting -= 1
+            receiver.answer(answer)
+
+        refusals.waiting += 1
+        self._loop.call_later(pause, later)
+        return True
 
     @property
     def busy(self) -> int:
@@ -226,7 +264,8 @@ class HubApplication:
                 self._method(request, b"POST")
                 nothing_else(request.target.query)
                 self._may(rights, "admin", name)
-                return self._change(rights, lambda: self._topics.revoke(name))
+                no_body(request)
+                return self._change(rights, lambda: self._topics.revoke(name, rights))
         raise Problem(404, "not-found", "there is no such path under a topic: see /openapi.json")
 
     def _ended_hold(self, request: Request, name: str, *, socket: bool) -> Answer | None:
@@ -254,7 +293,8 @@ class HubApplication:
             return self._change(rights, lambda: self._topics.put(request, name, rights))
         if method == b"PATCH":
             return self._change(rights, lambda: self._topics.patch(request, name, rights))
-        return self._change(rights, lambda: self._topics.delete(name))
+        no_body(request)
+        return self._change(rights, lambda: self._topics.delete(name, rights))
 
     async def _change(self, rights: Rights, change: Callable[[], Awaitable[T]]) -> T:
         """Change a topic. Each change is a commit of its own, and no owner has too many of them under way."""
@@ -268,30 +308,38 @@ class HubApplication:
     def _publish(self, request: Request, name: str, rights: Rights, reply: Reply) -> Coroutine[Any, Any, Answer] | None:
         self._may(rights, "publish", name)
         query = publish_query(request.target.query)
-        if self._context.topics.named(name) is None and self._topics.made_by_publishing(name):
-            return self._after_making(
-                name, rights, lambda done: self._publishing.publish(request, name, rights, query, done)
-            )
-        self._topics.find(name)
-        self._publishing.publish(request, name, rights, query, reply)
+        made = self._is_made(name)
+        store = partial(self._publishing.publish, request, name, rights)
+        if self._context.bodies.wants(request, query):
+            reading = partial(self._context.bodies.drafts, request, query, owner_key(rights.owner))
+            return self._after_reading(request, name, rights, reading, store)
+        drafts = drafts_of(request.headers, query, request.body)
+        if made:
+            return self._after_making(request, name, rights, partial(store, drafts))
+        store(drafts, reply)
         if request.memo.plan is None and not any(header in _NAMED for header, _ in request.headers):
             request.memo.plan = self._plan(request, name, query)
         return None
 
-    def _plan(self, request: Request, name: str, query: PublishQuery) -> Callable[[bytes, Reply], bool]:
+    def _plan(self, request: Request, name: str, query: PublishQuery) -> Callable[[bytes, Receiver], bool]:
         """Return the way in which further publications with an equal head are carried out."""
         context, config, headers = self._context, self._context.config, request.headers
         token = token_of(headers, request.target.query, config.hub_cookie, config.hub_origins)
-        verifier, append, read = context.verifier, self._publishing.append, draft_reader(headers, query)
+        verifier, append = context.verifier, self._publishing.append
+        if (draft := fixed_draft(headers, query)) is not None:
+            return PublishPlan(context, self._publishing, name, draft, token)
 
-        def publish(body: bytes, reply: Reply) -> bool:
+        def publish(body: bytes, receiver: Receiver) -> bool:
+            if len(body) >= LARGE_BODY:
+                return False
             try:
                 rights = verifier.anonymous if token is None else verifier.rights(token, context.wall())
             except BadToken:
                 return False
             if not rights.may("publish", name) or context.topics.named(name) is None:
                 return False
-            append(Publication(name, read(body)), owner_key(rights.owner), reply)
+            drafts = drafts_of(headers, query, body)
+            append(Publication(name, drafts), owner_key(rights.owner), self._reply(request, receiver))
             return True
 
         return publish
@@ -305,16 +353,42 @@ class HubApplication:
             return self._keys.get(self._topics.find(name), key, rights)
         self._method(request, b"GET", b"PUT", b"DELETE")
         self._may(rights, "publish", name)
-        act = self._keys.put if method == b"PUT" else self._keys.delete
-        if self._context.topics.named(name) is None and self._topics.made_by_publishing(name):
-            return self._after_making(name, rights, lambda done: act(request, name, key, rights, done))
-        self._topics.find(name)
-        act(request, name, key, rights, reply)
+        made = self._is_made(name)
+        store = partial(self._keys.store, request, name, key, rights)
+        if method == b"PUT" and self._context.bodies.wants(request, None):
+            reading = partial(self._context.bodies.draft, request, key, owner_key(rights.owner))
+            return self._after_reading(request, name, rights, reading, store)
+        drafts = self._keys.draft(request, key)
+        if made:
+            return self._after_making(request, name, rights, partial(store, drafts))
+        store(drafts, reply)
         return None
 
-    async def _after_making(self, name: str, rights: Rights, act: Callable[[Reply], None]) -> Answer:
+    def _is_made(self, name: str) -> bool:
+        """Return whether a publication makes its topic."""
+        if self._context.topics.named(name) is None and self._topics.made_by_publishing(name):
+            return True
+        self._topics.find(name)
+        return False
+
+    async def _after_reading(
+        self,
+        request: Request,
+        name: str,
+        rights: Rights,
+        reading: Callable[[], Awaitable[tuple[Draft, ...]]],
+        act: Callable[[tuple[Draft, ...], Reply], None],
+    ) -> Answer:
+        """Publish events that are read apart; return the answer of the publication."""
+        drafts = await reading()
+        return await self._after_making(request, name, rights, partial(act, drafts))
+
+    async def _after_making(self, request: Request, name: str, rights: Rights, act: Callable[[Reply], None]) -> Answer:
         """Make a topic, then publish; return the answer of the publication."""
-        if self._context.topics.named(name) is None:
+        # First, since a request that is refused must not make the topic.
+        if_match(request.headers)
+        idempotency_key(request.headers)
+        if self._context.topics.named(name) is None and self._topics.made_by_publishing(name):
             await self._change(rights, lambda: self._topics.make(name, rights, TopicSettings()))
         answered: asyncio.Future[Answer] = self._loop.create_future()
         act(lambda answer: None if answered.done() else answered.set_result(answer))

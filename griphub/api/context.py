@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from griphub.access.quota import Quotas
 from griphub.access.tokens import TokenVerifier
+from griphub.api.body_parser import BodyParser
 from griphub.api.commit_times import CommitTimes
 from griphub.processes.readers import ReaderPool
 from griphub.processes.writer import WriterProcess
@@ -64,6 +65,7 @@ class Context:
         fanout: makes items of events.
         writer: writing process of the store.
         readers: reading processes.
+        bodies: reading process of large bodies.
         verifier: verifies tokens.
         quotas: bounds of owners.
         leases: versions that snapshots are being read at.
@@ -81,6 +83,7 @@ class Context:
     fanout: FanOut
     writer: WriterProcess
     readers: ReaderPool
+    bodies: BodyParser
     verifier: TokenVerifier
     quotas: Quotas
     leases: SnapshotLeases

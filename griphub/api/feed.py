@@ -68,16 +68,32 @@ class Feed:
             published: the outcome.
             drafts: its content.
         """
+        size = sum([len(draft.data) for draft in drafts])
+        if self.counted(published.topic, published.ids[-1], len(drafts), size):
+            self.stored(published.topic, events_of(published, drafts))
+
+    def counted(self, number: int, last: int, events: int, size: int) -> bool:
+        """Count a publication.
+
+        Args:
+            number: of its topic.
+            last: id of its last event.
+            events: how many it has.
+            size: of their contents, in bytes.
+
+        Returns:
+            True if its events have to be given to ``stored`` now: the topic has followers.
+        """
         counters = self._counters
-        counters.published += len(drafts)
-        counters.published_bytes += sum([len(draft.data) for draft in drafts])
-        counters.topics[published.topic] += len(drafts)
+        counters.published += events
+        counters.published_bytes += size
+        counters.topics[number] += events
         if self._wanted:
             # Events before it are missing still: it is read with them.
-            self._wanted = max(self._wanted, published.ids[-1])
-            self._fanout.expect(published.ids[-1])
-        elif not self._fanout.skip(published.topic, published.ids[-1]):
-            self.stored(published.topic, events_of(published, drafts))
+            self._wanted = max(self._wanted, last)
+            self._fanout.expect(last)
+            return False
+        return not self._fanout.skip(number, last)
 
     def stored(self, number: int, events: Sequence[Event]) -> None:
         """Take the events of one publication.

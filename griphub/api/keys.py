@@ -10,7 +10,7 @@ from griphub.access.owner import owner_key
 from griphub.access.rights import Rights
 from griphub.api.context import Context
 from griphub.api.problem import Problem
-from griphub.api.publish_body import draft_of
+from griphub.api.publish_body import deletion_of, draft_of
 from griphub.api.publishing import Publishing
 from griphub.api.reading import Reading
 from griphub.api.request import Answer, Reply, Request
@@ -38,37 +38,36 @@ class Keys:
         self._publishing = publishing
         self._reading = reading
 
-    def put(self, request: Request, topic: str, key: str, rights: Rights, reply: Reply) -> None:
-        """Store a value: ``PUT /topics/T/keys/K``.
+    def draft(self, request: Request, key: str) -> tuple[Draft, ...]:
+        """Return the event of ``PUT`` or ``DELETE /topics/T/keys/K``.
 
         Args:
             request: the request.
-            topic: name of an existing topic.
+            key: the key.
+
+        Raises:
+            Problem: the request is refused.
+        """
+        read = draft_of if request.method == b"PUT" else deletion_of
+        return (read(request.headers, request.body, key),)
+
+    def store(
+        self, request: Request, topic: str, key: str, rights: Rights, drafts: tuple[Draft, ...], reply: Reply
+    ) -> None:
+        """Store the event of ``PUT`` or ``DELETE /topics/T/keys/K``.
+
+        Args:
+            request: the request.
+            topic: name of a topic.
             key: the key.
             rights: of the caller.
+            drafts: the event.
             reply: called once with the answer.
 
         Raises:
             Problem: the request is refused.
         """
-        draft = draft_of(request.headers, request.body, key)
-        self._publishing.store(request, topic, rights, (draft,), key, reply)
-
-    def delete(self, request: Request, topic: str, key: str, rights: Rights, reply: Reply) -> None:
-        """Store the deletion of a value: ``DELETE /topics/T/keys/K``.
-
-        Args:
-            request: the request.
-            topic: name of an existing topic.
-            key: the key.
-            rights: of the caller.
-            reply: called once with the answer.
-
-        Raises:
-            Problem: the request is refused.
-        """
-        draft = Draft(b"", "application/octet-stream", key, "delete")
-        self._publishing.store(request, topic, rights, (draft,), key, reply)
+        self._publishing.store(request, topic, rights, drafts, key, reply)
 
     async def get(self, topic: Topic, key: str, rights: Rights) -> Answer:
         """Answer ``GET /topics/T/keys/K`` with the value and its metadata.

@@ -121,6 +121,10 @@ class MetricsApplication:
         """Admit every ``request``, all of one owner; ``private`` is ignored."""
         return ""
 
+    def again(self, first: Request, body: bytes, connection: HubConnection) -> bool:
+        """Return False: no request has a way of its own; ``first``, ``body`` and ``connection`` are ignored."""
+        return False
+
     def start(self, request: Request, connection: HubConnection) -> None:
         """Answer ``request`` on ``connection``."""
         if request.method not in (b"GET", b"HEAD"):

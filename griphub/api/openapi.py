@@ -24,8 +24,8 @@ _READ_PROBLEMS: Final[tuple[ProblemName, ...]] = (
     *("bad-request", "unauthorized", "forbidden", "not-found", "gone", "limit", "unavailable"),
 )
 _WRITE_PROBLEMS: Final[tuple[ProblemName, ...]] = (
-    *("bad-request", "unauthorized", "forbidden", "not-found", "condition", "too-large", "unprocessable", "limit"),
-    *("unavailable", "full"),
+    *("bad-request", "unauthorized", "forbidden", "not-found", "condition", "too-large", "media-type"),
+    *("unprocessable", "limit", "unavailable", "full"),
 )
 _TOPIC_PROBLEMS: Final[tuple[ProblemName, ...]] = (
     *("bad-request", "unauthorized", "forbidden", "not-found", "unavailable"),
@@ -276,7 +276,7 @@ def _event_paths() -> Schema:
                 "Publish events: stored together, or not at all",
                 ("topic", "batch", "key-attribute", "event-key", "event-op", *_EVENT_HEADERS),
                 {"201": _PUBLISHED},
-                (*_WRITE_PROBLEMS, "media-type"),
+                _WRITE_PROBLEMS,
                 _publish_body(),
             ),
             "get": _operation(
@@ -317,7 +317,7 @@ def _key_paths() -> Schema:
             "delete": _operation(
                 "deleteKey",
                 "Delete the value of a key by an event",
-                ("topic", "key", "if-match", "idempotency-key"),
+                ("topic", "key", *_EVENT_HEADERS),
                 {"201": _PUBLISHED},
                 _WRITE_PROBLEMS,
             ),

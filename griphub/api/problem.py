@@ -99,7 +99,7 @@ TITLES: Final[Mapping[ProblemName, str]] = MappingProxyType(
         "gone": "These events are not retained",
         "condition": "The condition of the request is not met",
         "too-large": "The request is too large",
-        "media-type": "The media type of the request is not supported",
+        "media-type": "The media type or coding of the request is not supported",
         "unprocessable": "The request cannot be carried out",
         "limit": "A limit has been reached",
         "internal": "A fault of the hub",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
@@ -31,7 +31,17 @@ from griphub.topics.event_text import ContentKind, content_kind
 from griphub.topics.names import CONTENT_TYPE_MAX, check_attributes, check_content_type, check_key
 from gripproxy.grip.errors import ClientError
 
-__all__ = ["BATCH_TYPE", "DEFAULT_LIMITS", "PublishLimits", "digest_of", "draft_of", "draft_reader", "drafts_of"]
+__all__ = [
+    "BATCH_TYPE",
+    "DEFAULT_LIMITS",
+    "PublishLimits",
+    "deletion_of",
+    "digest_of",
+    "draft_of",
+    "drafts_of",
+    "fixed_draft",
+    "is_read",
+]
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -77,7 +87,7 @@ class _Fields(NamedTuple):
     """True if there are headers of CloudEvents."""
 
 
-_ABOUT_EVENTS: Final = (b"event-", b"ce-", b"content-type")
+_ABOUT_EVENTS: Final = (b"event-", b"ce-", b"content-type", b"content-encoding")
 
 _NO_FIELDS: Final = _Fields(None, None, None, None, cloud=False)
 
@@ -97,6 +107,8 @@ def _fields(headers: Headers) -> _Fields:
             continue
         if name.startswith(b"ce-"):
             cloud = True
+        elif name == b"content-encoding":
+            _check_encoding(value)
         elif name in found or (name == b"content-type" and content_type is not None):
             raise bad_request(f"the header {name.decode('latin-1')[:SHOWN]} is given several times: give it once")
         elif name == b"content-type":
@@ -109,6 +121,13 @@ def _fields(headers: Headers) -> _Fields:
     if not found:
         return fields._replace(cloud=True) if cloud else fields
     return _event_fields(fields.content_type, found, cloud)
+
+
+def _check_encoding(value: bytes) -> None:
+    """Refuse a coded body: it would be stored as it is, and given to clients as if it were not coded."""
+    coding = value.strip(b" \t").decode("latin-1")
+    if coding.lower() not in ("", "identity"):
+        raise unsupported_media_type(f"bodies in {coding[:SHOWN]} are not decoded: send it without Content-Encoding")
 
 
 def _event_fields(media: str | None, found: Mapping[bytes, bytes], cloud: bool) -> _Fields:
@@ -162,6 +181,24 @@ def _essence(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
+def is_read(headers: Headers, query: PublishQuery | None) -> bool:
+    """Return whether the body of a request is read as JSON, which takes a time that grows with it.
+
+    Args:
+        headers: lower-case names and values.
+        query: parameters of a request to publish; None for one that stores the value of a key.
+
+    Raises:
+        Problem: 400, a header is not allowed.
+    """
+    content_type = _fields(headers).content_type
+    if content_type is None:
+        return query is not None and query.batch is not False
+    if content_kind(content_type) is ContentKind.JSON or _essence(content_type).startswith("application/cloudevents"):
+        return True
+    return query is not None and query.batch is True
+
+
 def draft_of(headers: Headers, body: bytes, key: str, limits: PublishLimits = DEFAULT_LIMITS) -> Draft:
     """Return the event of a request that stores the value of one key.
 
@@ -174,12 +211,35 @@ def draft_of(headers: Headers, body: bytes, key: str, limits: PublishLimits = DE
     Raises:
         Problem: 400, a header or the content is not allowed; 413, the content is too large.
     """
+    return _single(_fields_of_key(headers)._replace(key=key), body, limits)
+
+
+def deletion_of(headers: Headers, body: bytes, key: str) -> Draft:
+    """Return the event of a request that deletes the value of one key.
+
+    Args:
+        headers: lower-case names and values.
+        body: content, which must be empty: proxies may leave out that of a DELETE.
+        key: the key, checked.
+
+    Raises:
+        Problem: 400, a header is not allowed, or there is a body.
+    """
+    if body:
+        raise bad_request(
+            "DELETE has no body here: a deletion with data is POST /topics/NAME/events with Event-Key and"
+            " Event-Op: delete"
+        )
+    return _stored(_fields_of_key(headers)._replace(key=key, op="delete"), b"", DEFAULT_LIMITS)
+
+
+def _fields_of_key(headers: Headers) -> _Fields:
     fields = _fields(headers)
     if fields.key is not None or fields.op is not None:
         raise bad_request("Event-Key and Event-Op are not allowed here: path and method have their values")
     if fields.cloud:
         raise bad_request("headers of CloudEvents are not allowed here: publish them with POST /topics/NAME/events")
-    return _single(fields._replace(key=key), body, limits)
+    return fields
 
 
 def drafts_of(
@@ -225,23 +285,23 @@ def drafts_of(
     return (_stored(fields, body, limits),)
 
 
-def draft_reader(
-    headers: Headers, query: PublishQuery, limits: PublishLimits = DEFAULT_LIMITS
-) -> Callable[[bytes], tuple[Draft, ...]]:
-    """Return ``drafts_of`` for the bodies of many requests with equal headers and parameters.
+def fixed_draft(headers: Headers, query: PublishQuery) -> Draft | None:
+    """Return the event that requests with certain headers and parameters publish, but for its content: the body.
 
     Args:
         headers: lower-case names and values, those of a request that was carried out.
         query: its parameters.
-        limits: bounds.
+
+    Returns:
+        The event without content; None if more than its length is to be looked at in a body.
     """
     fields = _fields(headers)
     kind = None if fields.content_type is None else content_kind(fields.content_type)
     essence = "" if fields.content_type is None else _essence(fields.content_type)
     if fields.cloud or kind is ContentKind.JSON or essence.startswith("application/") or query != PublishQuery():
-        return lambda body: drafts_of(headers, query, body, limits)
+        return None
     # One event of a type that no form of batches has.
-    return lambda body: (_stored(fields, body, limits),)
+    return _stored(fields, b"", DEFAULT_LIMITS)
 
 
 def _single(fields: _Fields, body: bytes, limits: PublishLimits) -> Draft:

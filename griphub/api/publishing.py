@@ -9,21 +9,44 @@ from griphub.access.rights import Rights
 from griphub.api.context import Context
 from griphub.api.feed import Feed
 from griphub.api.problem import Problem, limited
-from griphub.api.publish_body import digest_of, drafts_of
-from griphub.api.query import PublishQuery, idempotency_key, if_match
+from griphub.api.publish_body import digest_of
+from griphub.api.query import idempotency_key, if_match
 from griphub.api.request import Answer, Reply, Request, problem_answer
-from griphub.processes.writer import OWNER_MAX
+from griphub.processes.writer import OWNER_MAX, PlainDone
 from griphub.store.cursor import is_known, parse_cursor
 from griphub.store.errors import OwnerBusy, StoreBusy, StoreError, StoreFull
 from griphub.store.event import Draft
+from griphub.store.plain_records import PlainPublication
 from griphub.store.publication import Condition, Idempotency, Outcome, Publication, Published, Refused, Repeated
 from griphub.topics.event_text import Epochs
-from griphub.topics.times import time_text
+from griphub.topics.times import second_text, time_text
 
-__all__ = ["Publishing", "published_body", "store_failure"]
+__all__ = ["Publishing", "event_body", "published_body", "store_failure"]
 
 NO_EVENT: Final = -1
 """Id that no event has: a condition with it is never met."""
+
+
+def event_body(id: int, time: int, epochs: Epochs) -> bytes:
+    """Return the JSON that reports one stored event.
+
+    Args:
+        id: of the event.
+        time: of the event, in microseconds since 1970.
+        epochs: epochs of the store.
+    """
+    name = epochs.current if id >= epochs.first else epochs.name(id)
+    second, micro = divmod(time, 1_000_000)
+    return b'{"events":[{"id":"%d","cursor":"%b.%d","time":"%b.%06dZ"}],"version":"%d","version_cursor":"%b.%d"}\n' % (
+        id,
+        name,
+        id,
+        second_text(second),
+        micro,
+        id,
+        name,
+        id,
+    )
 
 
 def published_body(published: Published, epochs: Epochs) -> bytes:
@@ -34,10 +57,7 @@ def published_body(published: Published, epochs: Epochs) -> bytes:
         epochs: epochs of the store.
     """
     if len(published.ids) == 1:
-        id = published.ids[0]
-        cursor = epochs.cursor(id)
-        event = f'{{"id":"{id}","cursor":"{cursor}","time":"{time_text(published.times[0])}"}}'
-        return f'{{"events":[{event}],"version":"{id}","version_cursor":"{cursor}"}}\n'.encode()
+        return event_body(published.ids[0], published.times[0], epochs)
     events = ",".join(
         [
             f'{{"id":"{id}","cursor":"{epochs.cursor(id)}","time":"{time_text(time)}"}}'
@@ -58,22 +78,22 @@ class Publishing:
 
     def __init__(self, context: Context, feed: Feed) -> None:
         self._context = context
-        self._feed = feed
+        self.feed = feed
+        """Receiver of stored events."""
 
-    def publish(self, request: Request, topic: str, rights: Rights, query: PublishQuery, reply: Reply) -> None:
+    def publish(self, request: Request, topic: str, rights: Rights, drafts: tuple[Draft, ...], reply: Reply) -> None:
         """Store the events of ``POST /topics/T/events``; ``reply`` is called after the commit.
 
         Args:
             request: the request.
             topic: name of an existing topic.
             rights: of the caller, among them that to publish.
-            query: parameters.
+            drafts: the events.
             reply: called once with the answer.
 
         Raises:
             Problem: the request is refused.
         """
-        drafts = drafts_of(request.headers, query, request.body)
         key = drafts[0].key if request.header(b"event-key") is not None else None
         self.store(request, topic, rights, drafts, key, reply)
 
@@ -113,14 +133,29 @@ class Publishing:
 
         def done(outcome: Outcome | StoreError) -> None:
             self._context.counters.commits.add(self._context.now() - begun)
-            reply(self._answer(topic, drafts, outcome))
+            reply(self.answer(topic, drafts, outcome))
 
         try:
             self._context.writer.append(publication, done, owner)
-        except OwnerBusy as error:
-            raise limited(str(error), "owner_bytes", OWNER_MAX, 1) from error
-        except StoreBusy as error:
-            raise Problem(503, "unavailable", str(error), headers=[("Retry-After", "1")]) from error
+        except (OwnerBusy, StoreBusy) as error:
+            raise _not_taken(error) from error
+
+    def append_plain(self, plain: PlainPublication, size: int, done: PlainDone, owner: str) -> None:
+        """Store a publication in its plain form.
+
+        Args:
+            plain: the publication.
+            size: bytes that it counts for.
+            done: called once, with the outcome after the commit.
+            owner: key of the owner.
+
+        Raises:
+            Problem: 429, too much of the owner is waiting; 503, the writer is away, or has too much waiting.
+        """
+        try:
+            self._context.writer.append_plain(plain, size, done, owner)
+        except (OwnerBusy, StoreBusy) as error:
+            raise _not_taken(error) from error
 
     def _condition(self, request: Request, key: str | None) -> Condition | None:
         text = if_match(request.headers)
@@ -142,10 +177,17 @@ class Publishing:
             f"{owner}\n{topic}", key, digest, config.idempotency_ttl, owner, config.idempotency_per_owner_max
         )
 
-    def _answer(self, topic: str, drafts: tuple[Draft, ...], outcome: Outcome | StoreError) -> Answer:
+    def answer(self, topic: str, drafts: tuple[Draft, ...], outcome: Outcome | StoreError) -> Answer:
+        """Return the answer to a publication, whose events are passed on if they were stored.
+
+        Args:
+            topic: name of its topic.
+            drafts: the events.
+            outcome: of the publication.
+        """
         context = self._context
         if isinstance(outcome, Published):
-            self._feed.published(outcome, drafts)
+            self.feed.published(outcome, drafts)
             return Answer(201, published_body(outcome, context.epochs))
         if isinstance(outcome, Repeated):
             context.counters.repeated += 1
@@ -154,6 +196,13 @@ class Publishing:
         if isinstance(outcome, Refused):
             return _refusal(outcome, topic, context)
         return store_failure(outcome)
+
+
+def _not_taken(error: OwnerBusy | StoreBusy) -> Problem:
+    """Return the problem of a publication that the writer does not take."""
+    if isinstance(error, OwnerBusy):
+        return limited(str(error), "owner_bytes", OWNER_MAX, 1)
+    return Problem(503, "unavailable", str(error), headers=[("Retry-After", "1")])
 
 
 def _refusal(refused: Refused, topic: str, context: Context) -> Answer:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
 from griphub.api.problem import Problem, problem_bytes
@@ -14,10 +14,12 @@ from griphub.api.problem import Problem, problem_bytes
 __all__ = [
     "Answer",
     "HeadMemo",
+    "Receiver",
     "Reply",
     "Request",
     "Target",
     "answer_bytes",
+    "no_body",
     "problem_answer",
     "target_below",
     "target_of",
@@ -53,7 +55,7 @@ class HeadMemo:
             the request must be looked at again. None: there is no plan.
     """
 
-    plan: Callable[[bytes, Reply], bool] | None = None
+    plan: Callable[[bytes, Receiver], bool] | None = None
 
 
 @dataclass(slots=True)
@@ -106,6 +108,17 @@ _ORIGIN: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://[^/?]*")
 
 Reply = Callable[[Answer], None]
 """Receiver of an answer."""
+
+
+class Receiver(Protocol):
+    """Client of a request; one of the methods is called once."""
+
+    def answer(self, answer: Answer) -> None:
+        """Take the ``answer``."""
+
+    def created(self, body: bytes) -> None:
+        """Take the answer 201 with a ``body`` in JSON."""
+
 
 _KNOWN: dict[bytes, Target] = {}
 _LINES: Final = {
@@ -166,6 +179,20 @@ def target_below(raw: bytes, root: bytes) -> bytes:
     return rest if rest.startswith(b"/") else b"/" + rest
 
 
+def no_body(request: Request) -> None:
+    """Check that a request that needs no body has none: a member of it would be passed over.
+
+    Args:
+        request: with its body.
+
+    Raises:
+        Problem: 400, it has a body.
+    """
+    if request.body:
+        text = f"{request.method.decode()} has no body here: parameters are in the path and the query"
+        raise Problem(400, "bad-request", text)
+
+
 def _decoded(text: bytes) -> str:
     return (unquote_to_bytes(text) if b"%" in text else text).decode()
 
@@ -178,14 +205,6 @@ def answer_bytes(answer: Answer, *, keep_alive: bool, head: bool = False) -> byt
         keep_alive: whether the connection stays open.
         head: whether the body is left out (HEAD).
     """
-    if not answer.headers and keep_alive and not head and answer.status == 201:
-        # Answers to publishers are the most frequent.
-        return b"%bContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b" % (
-            _LINES[201],
-            answer.content_type.encode(),
-            len(answer.body),
-            answer.body,
-        )
     lines = [_LINES[answer.status]]
     if answer.content_type:
         lines.append(b"Content-Type: %b\r\n" % answer.content_type.encode())

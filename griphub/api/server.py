@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 import httptools
 
+from griphub.api.body_accounts import BodyAccounts
+from griphub.api.connection_progress import Progress, stalled
+from griphub.api.head_memory import HeadMemory, KnownHead
 from griphub.api.problem import Problem, limited
 from griphub.api.request import Answer, Request, answer_bytes, problem_answer, target_below, target_of
+from griphub.api.server_limits import ServerLimits
 from gripproxy.process.accept_queue import AcceptQueue
 from gripproxy.process.log import log
 
-__all__ = ["Application", "HubConnection", "HubServer", "ServerLimits"]
+__all__ = ["Application", "HubConnection", "HubServer"]
 
 HEAD_MAX: Final = 65_536
 """Greatest size of a request's head, in bytes."""
@@ -30,64 +33,20 @@ HEAD_TIME: Final = 15.0
 BODY_TIME: Final = 60.0
 """Seconds without a byte in a body."""
 
+IDLE_TIME: Final = 75.0
+"""Seconds between two requests of a connection from elsewhere; workers close theirs themselves."""
+
 HEADERS_MAX: Final = 500
 """Greatest number of a request's headers: short ones take far more memory than their bytes."""
 
 CLOSE_TIME: Final = 2.0
 """Seconds for which a client may go on sending behind the last answer, which a socket with unread bytes may lose."""
 
-HEADS_MAX: Final = 512
-"""Greatest number of remembered heads: a publisher repeats its head. A full memory is cleared."""
-
-HEAD_KEPT: Final = 4096
-"""Greatest size of a remembered head, in bytes."""
-
 CHECK_INTERVAL: Final = 1.0
-"""Seconds between two checks of the deadlines of all connections."""
+"""Seconds between two checks of all connections."""
 
-
-@dataclass(frozen=True, slots=True)
-class _KnownHead:
-    """Head of a request that was carried out.
-
-    Attributes:
-        request: the request; those with an equal head share all but the body.
-        length: bytes of the body.
-        keep_alive: whether the connection stays open.
-    """
-
-    request: Request
-    length: int
-    keep_alive: bool
-
-
-_UNLIKE: Final = frozenset({b"transfer-encoding", b"expect", b"upgrade", b"idempotency-key", b"grip-last", b"if-match"})
-"""Headers of requests that are parsed each time: their framing is another, or their head is not repeated."""
-
-
-class ServerLimits:
-    """Bounds of a server.
-
-    Args:
-        body: greatest size of a request's body, in bytes.
-        bodies: greatest size of all bodies in memory, in bytes; further requests get 503.
-        connections: greatest number of connections; further ones are closed.
-        owner_bodies: greatest size of the bodies of one owner that arrive in parts, in bytes; further ones get 429.
-    """
-
-    __slots__ = ("bodies", "body", "connections", "owner_bodies")
-
-    def __init__(
-        self,
-        body: int = 14_000_000,
-        bodies: int = 256_000_000,
-        connections: int = 4096,
-        owner_bodies: int = 64_000_000,
-    ) -> None:
-        self.body = body
-        self.bodies = bodies
-        self.owner_bodies = owner_bodies
-        self.connections = connections
+_CREATED: Final = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+"""Answer to most publishers."""
 
 
 class Application(Protocol):
@@ -107,6 +66,18 @@ class Application(Protocol):
             Problem: it is refused.
         """
 
+    def again(self, first: Request, body: bytes, connection: HubConnection) -> bool:
+        """Carry out a request whose head is equal to that of an earlier one, if it is known how.
+
+        Args:
+            first: the earlier request, without body.
+            body: of the request.
+            connection: ``answer`` or ``created`` of it is called once, now or later.
+
+        Returns:
+            False if ``start`` has to be called.
+        """
+
     def start(self, request: Request, connection: HubConnection) -> None:
         """Carry out a request; ``connection.answer`` is called once, now or later."""
 
@@ -124,13 +95,9 @@ class HubServer:
         self.limits = limits
         self.loop = asyncio.get_running_loop()
         self.connections: set[HubConnection] = set()
-        self.bodies = 0
-        """Bytes of bodies that are being received or carried out."""
-        self.owner_bodies: dict[str, int] = {}
-        """Bytes of bodies that arrive in parts, or are carried out then, by owner."""
+        self.accounts = BodyAccounts()
         self.retiring = False
-        self.heads: dict[bytes, _KnownHead] = {}
-        """Heads of requests that arrived whole, in one read."""
+        self.memory = HeadMemory()
         self._listeners: list[tuple[asyncio.Server, AcceptQueue]] = []
         self._timer: asyncio.TimerHandle | None = None
 
@@ -143,30 +110,16 @@ class HubServer:
             root: path that all targets begin with, which is left out of them.
         """
         create: Any = self.loop.create_unix_server if sock.family == socket.AF_UNIX else self.loop.create_server
-        queue = AcceptQueue(self.loop, sock, lambda: HubConnection(self, private=private, root=root), None, 0.0)
+        local = sock.family == socket.AF_UNIX
+
+        def connection() -> HubConnection:
+            return HubConnection(self, private=private, root=root, local=local)
+
+        queue = AcceptQueue(self.loop, sock, connection, None, 0.0)
         server = await create(queue.first, sock=sock, backlog=1024)
         self._listeners.append((server, queue))
         if self._timer is None:
             self._timer = self.loop.call_later(CHECK_INTERVAL, self._check)
-
-    def remember(self, data: bytes, request: Request, *, keep_alive: bool) -> None:
-        """Remember the head of a request, if its framing and its headers are those of most.
-
-        Args:
-            data: bytes of the whole request.
-            request: the request.
-            keep_alive: whether the connection stays open.
-        """
-        end = data.find(b"\r\n\r\n") + 4
-        if end > HEAD_KEPT or any(name in _UNLIKE for name, _ in request.headers):
-            return
-        lengths = [value for name, value in request.headers if name == b"content-length"]
-        length = len(data) - end
-        if lengths != [b"%d" % length] and (lengths or length):
-            return
-        if len(self.heads) >= HEADS_MAX:
-            self.heads.clear()
-        self.heads[data[:end]] = _KnownHead(request, length, keep_alive)
 
     def retire(self) -> None:
         """Stop listening, and close each connection after its request."""
@@ -187,11 +140,28 @@ class HubServer:
         for connection in [*self.connections]:
             connection.abort()
 
+    def check(self, now: float) -> None:
+        """End connections whose time is over, and those that take least of their answers while too much waits.
+
+        Args:
+            now: seconds of the loop's clock.
+        """
+        looks: list[tuple[float, int, HubConnection]] = []
+        for connection in [*self.connections]:
+            if connection.deadline <= now:
+                connection.time_out()
+            quiet, waiting = connection.progress(now)
+            if waiting:
+                looks.append((quiet, waiting, connection))
+        ended = stalled(looks, self.limits.stall, self.limits.unread)
+        for connection in ended:
+            connection.abort()
+        if ended:
+            log.warning("hub: clients that do not read were disconnected: connections=%d", len(ended))
+
     def _check(self) -> None:
         self._timer = self.loop.call_later(CHECK_INTERVAL, self._check)
-        now = self.loop.time()
-        for connection in [each for each in self.connections if each.deadline <= now]:
-            connection.time_out()
+        self.check(self.loop.time())
 
 
 class HubConnection(asyncio.Protocol):
@@ -201,11 +171,13 @@ class HubConnection(asyncio.Protocol):
         server: that accepted it.
         private: whether only processes of the same user reach the server's socket.
         root: path that all targets begin with, which is left out of them.
+        local: whether the client is a process of this machine, on a Unix socket.
     """
 
-    def __init__(self, server: HubServer, *, private: bool, root: bytes = b"") -> None:
+    def __init__(self, server: HubServer, *, private: bool, root: bytes = b"", local: bool = True) -> None:
         self._server = server
         self._private = private
+        self._local = local
         self._root = root
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpRequestParser(self)
@@ -235,9 +207,12 @@ class HubConnection(asyncio.Protocol):
         """Bytes of the body of the request."""
         self._owner: str | None = None
         """Owner whose body it is; None for one that arrived whole with its remembered head."""
+        self._arriving = False
+        """True if a part of the request has arrived, and the owner is counted for it."""
         self._keep_alive = True
         self.deadline = float("inf")
         """Time of ``time_out``, in seconds of the loop's clock."""
+        self._progress = Progress()
 
     # --- transport
 
@@ -245,8 +220,9 @@ class HubConnection(asyncio.Protocol):
         """Begin to serve ``transport``."""
         self._transport = cast(asyncio.Transport, transport)
         server = self._server
-        if len(server.connections) >= server.limits.connections:
-            log.warning("hub: connection closed: limit=%d", server.limits.connections)
+        most = server.limits.connections
+        if len(server.connections) >= (most if self._local else most - most // 4):
+            log.warning("hub: connection closed: limit=%d", most)
             self._transport.abort()
             return
         server.connections.add(self)
@@ -275,18 +251,17 @@ class HubConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse ``data``; a further request waits for the answer to the one before."""
-        if self._closing:
-            return
-        if self._busy or self._writing_paused or self._pending:
-            self._pending += data
-            self._stop()
+        if self._busy or self._writing_paused or self._pending or self._closing:
+            if not self._closing:
+                self._pending += data
+                self._stop()
             return
         begins = self.deadline == float("inf")
         # Behind a root, an equal head has another target.
         memory = begins and not self._root
         if memory:
             end = data.find(b"\r\n\r\n") + 4
-            known = self._server.heads.get(data[:end])
+            known = self._server.memory.heads.get(data[:end])
             if known is not None and len(data) == end + known.length:
                 self._begin_known(known, data[end:])
                 return
@@ -298,27 +273,33 @@ class HubConnection(asyncio.Protocol):
         self._complete = None
         self._parse(data)
         if memory and self._complete is not None and self._refused is None:
-            self._server.remember(data, self._complete, keep_alive=self._keep_alive)
+            self._server.memory.remember(data, self._complete, keep_alive=self._keep_alive)
         if self._unfinished > HEAD_MAX:
             self._fail(_long_head())
+        if self._request is not None and not self._busy and not self._arriving and self._refused is None:
+            self._arrive()
         if self._refused is not None and not self._busy:
             self._refuse(self._refused)
 
-    def _begin_known(self, known: _KnownHead, body: bytes) -> None:
+    def _begin_known(self, known: KnownHead, body: bytes) -> None:
         """Carry out a request with a remembered head."""
         server, first = self._server, known.request
-        request = Request(first.method, first.target, first.headers, body, first.raw_target, first.memo)
-        self._request, self._keep_alive, self._busy = request, known.keep_alive, True
+        # Of a request that is carried out only the method is looked at here.
+        self._request, self._keep_alive, self._busy = first, known.keep_alive, True
         self._size = known.length
-        server.bodies += known.length
+        server.accounts.bodies += known.length
+        application = server.application
         if not self._private:
             try:
-                server.application.admits(request, private=False)
+                application.admits(first, private=False)
             except Problem as problem:
                 self._busy = False
                 self._refuse(problem)
                 return
-        server.application.start(request, self)
+        if not application.again(first, body, self):
+            request = Request(first.method, first.target, first.headers, body, first.raw_target, first.memo)
+            self._request = request
+            application.start(request, self)
 
     def _parse(self, data: bytes) -> None:
         try:
@@ -411,7 +392,7 @@ class HubConnection(asyncio.Protocol):
         elif of_owner > server.limits.owner_bodies:
             text = f"requests of {server.limits.owner_bodies} bytes are under way for this owner: repeat it later"
             self._fail(limited(text, "owner_bodies", server.limits.owner_bodies, 1))
-        elif server.bodies > server.limits.bodies:
+        elif server.accounts.bodies > server.limits.bodies:
             text = f"requests of {server.limits.bodies} bytes are under way: repeat it later"
             self._fail(Problem(503, "unavailable", text, headers=[("Retry-After", "1")]))
         elif not self._body:
@@ -424,23 +405,27 @@ class HubConnection(asyncio.Protocol):
 
     def _hold(self, size: int) -> int:
         """Count bytes of the body; return those of all bodies of its owner."""
-        server, owner = self._server, self._owner or ""
         self._size += size
-        server.bodies += size
-        server.owner_bodies[owner] = held = server.owner_bodies.get(owner, 0) + size
-        return held
+        return self._server.accounts.hold(self._owner or "", size)
 
     def _release(self) -> None:
         """Count the bytes of the body no more."""
-        server, owner = self._server, self._owner
-        server.bodies -= self._size
-        if owner is not None and self._size:
-            left = server.owner_bodies[owner] - self._size
-            if left:
-                server.owner_bodies[owner] = left
-            else:
-                del server.owner_bodies[owner]
+        if self._arriving:
+            self._arrived()
+        self._server.accounts.release(self._owner, self._size)
         self._size, self._owner = 0, None
+
+    def _arrive(self) -> None:
+        """Count a request whose body arrives in parts: one owner must not have all connections with these."""
+        self._arriving = True
+        most = self._server.limits.owner_requests
+        if self._server.accounts.begin(self._owner or "") > most:
+            text = f"the bodies of {most} requests of this owner are arriving: repeat it later"
+            self._fail(limited(text, "owner_requests", most, 1))
+
+    def _arrived(self) -> None:
+        self._arriving = False
+        self._server.accounts.end(self._owner or "")
 
     def on_message_complete(self) -> None:
         """Carry out a request."""
@@ -448,6 +433,8 @@ class HubConnection(asyncio.Protocol):
         request = self._request
         if request is None or self._refused is not None or self._transport is None:
             return
+        if self._arriving:
+            self._arrived()
         request.body = bytes(self._body)
         self._body = b""
         self._busy = True
@@ -468,6 +455,17 @@ class HubConnection(asyncio.Protocol):
         keep_alive = self._keep_alive and not self._server.retiring
         self.send(answer_bytes(answer, keep_alive=keep_alive, head=head))
 
+    def created(self, body: bytes) -> None:
+        """Answer 201 to the request under way.
+
+        Args:
+            body: JSON.
+        """
+        if self._keep_alive and not self._server.retiring:
+            self.send(_CREATED % (len(body), body))
+        else:
+            self.answer(Answer(201, body))
+
     def send(self, data: bytes) -> None:
         """Answer the request under way.
 
@@ -475,7 +473,12 @@ class HubConnection(asyncio.Protocol):
             data: bytes of the response.
         """
         server, transport = self._server, self._transport
-        self._release()
+        if self._owner is None and not self._arriving:
+            server.accounts.bodies -= self._size
+            self._size = 0
+        else:
+            self._release()
+        self._progress.used = True
         self._request = None
         self._busy = False
         if transport is None or transport.is_closing():
@@ -528,6 +531,22 @@ class HubConnection(asyncio.Protocol):
         """Close the connection without waiting for anything."""
         if self._transport is not None:
             self._transport.abort()
+
+    def progress(self, now: float) -> tuple[float, int]:
+        """Return for how many seconds nothing has moved, and bytes of answers that wait; end an idle connection.
+
+        Args:
+            now: seconds of the loop's clock.
+        """
+        transport = self._transport
+        if transport is None:
+            return 0.0, 0
+        waiting = transport.get_write_buffer_size()
+        quiet = self._progress.quiet(waiting, now)
+        idle = not (waiting or self._busy or self._local) and self.deadline == float("inf")
+        if idle and quiet >= IDLE_TIME:
+            transport.close()
+        return quiet, waiting
 
     def time_out(self) -> None:
         """Refuse a request that does not arrive in time, or end a connection that its client does not close."""

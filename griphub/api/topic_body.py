@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import orjson
 
 from griphub.api.json_document import check_members, load_object, type_name
-from griphub.api.problem import bad_request
+from griphub.api.problem import bad_request, too_large
 from griphub.store.topic import Retention, Topic, TopicSettings
 from griphub.topics.event_text import Epochs
 from griphub.topics.names import check_labels
@@ -42,6 +42,10 @@ PROGRESS_MIN: Final = 1.0
 PROGRESS_MAX: Final = 3600.0
 """Greatest time between two reports of progress, in seconds."""
 
+SETTINGS_MAX: Final = 500_000
+"""Greatest size of the settings of a topic in a request, in bytes: labels of the greatest size fit with all of their
+characters escaped, and reading them takes some hundredths of a second at most."""
+
 STORES: Final = ("disk",)
 """Kinds of topics that can be made."""
 
@@ -60,9 +64,9 @@ def settings_of_body(body: bytes) -> TopicSettings:
         body: JSON object, or empty.
 
     Raises:
-        Problem: 400, it is no such object, or a setting is beyond its bound.
+        Problem: 400, it is no such object, or a setting is beyond its bound; 413, it is too large.
     """
-    return _settings(load_object(body, "the body")) if body else _DEFAULT
+    return _settings(_loaded(body)) if body else _DEFAULT
 
 
 def patched_settings(settings: TopicSettings, body: bytes) -> TopicSettings:
@@ -73,13 +77,20 @@ def patched_settings(settings: TopicSettings, body: bytes) -> TopicSettings:
         body: the patch.
 
     Raises:
-        Problem: 400, it is no such patch, or a setting would be beyond its bound.
+        Problem: 400, it is no such patch, or a setting would be beyond its bound; 413, it is too large.
     """
-    patch = load_object(body, "the body")
+    patch = _loaded(body)
     check_members(patch, _MEMBERS, "the patch")
     if isinstance(patch.get("retention"), dict):
         check_members(patch["retention"], _RETENTION, "retention")
     return _settings(cast("dict[str, Any]", _merged(settings_document(settings), patch)))
+
+
+def _loaded(body: bytes) -> dict[str, Any]:
+    if len(body) > SETTINGS_MAX:
+        text = f"the settings have {len(body)} bytes: at most {SETTINGS_MAX} are allowed"
+        raise too_large(text, "settings", SETTINGS_MAX)
+    return load_object(body, "the body")
 
 
 def _merged(target: object, patch: object) -> object:

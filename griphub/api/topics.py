@@ -131,11 +131,12 @@ class Topics:
             return Answer(200, topic_json(self.find(name), self._context.epochs) + b"\n")
         return Answer(200, topic_json(topic, self._context.epochs) + b"\n")
 
-    async def delete(self, name: str) -> Answer:
+    async def delete(self, name: str, rights: Rights) -> Answer:
         """Answer ``DELETE /topics/T``: its followers get a resync, and end.
 
         Args:
             name: of the topic.
+            rights: of the caller.
 
         Returns:
             The answer.
@@ -145,18 +146,19 @@ class Topics:
         """
         context = self._context
         topic = self.find(name)
-        await context.writer.delete_topic(name)
+        await context.writer.delete_topic(name, owner=owner_key(rights.owner))
         context.topics.remove(topic.number)
         for held in context.index.of_topic(topic.number):
             for channel in list(held.channels.values()):
                 context.hint(channel.name)
         return Answer(204, b"", "")
 
-    async def revoke(self, name: str) -> Answer:
+    async def revoke(self, name: str, rights: Rights) -> Answer:
         """Answer ``POST /topics/T/revoke``: links that were given out end.
 
         Args:
             name: of the topic.
+            rights: of the caller.
 
         Returns:
             The answer.
@@ -166,7 +168,7 @@ class Topics:
         """
         context = self._context
         topic = self.find(name)
-        raised = await context.writer.raise_access(name)
+        raised = await context.writer.raise_access(name, owner=owner_key(rights.owner))
         if raised is None:
             raise Problem(404, "not-found", f"there is no topic {name!r}")
         context.topics.set(replace(topic, access=raised.access))

@@ -11,18 +11,21 @@ from griphub.access.owner import owner_key
 from griphub.access.rights import Rights
 from griphub.api.context import Context
 from griphub.api.follow import Follower, Following
-from griphub.api.problem import Problem
+from griphub.api.problem import Problem, too_large
 from griphub.api.query import ReadQuery, read_query
 from griphub.api.reading import Reading
 from griphub.api.request import Answer, Request
 from griphub.store.topic import Topic
 from griphub.topics.channel_index import LEASE
 from griphub.topics.event_text import Representation
-from gripproxy.grip.websocket_events import Event, EventError, close_content, decode, encode
+from gripproxy.grip.websocket_events import Event, EventError, close_content, decode_some, encode
 
 __all__ = ["EVENTS_TYPE", "WebSockets", "expired", "upgrade_refused"]
 
 EVENTS_TYPE: Final = "application/websocket-events"
+
+EVENTS_MAX: Final = 10_000
+"""Greatest number of events of a WebSocket in one request: reading them takes a hundredth of a second."""
 
 PAGE_BYTES: Final = 600_000
 """Bytes of contents after which an answer ends; the proxy takes 1,000,000 with the texts around them."""
@@ -61,12 +64,14 @@ class WebSockets:
             rights: of the caller.
 
         Raises:
-            Problem: an opening is refused.
+            Problem: an opening is refused; 413, there are too many events.
         """
         try:
-            events = decode(request.body)
+            events, end = decode_some(request.body, 0, EVENTS_MAX)
         except EventError as error:
             raise Problem(400, "bad-request", str(error)) from error
+        if end < len(request.body):
+            raise too_large(f"the body has more than {EVENTS_MAX} events of the WebSocket", "events", EVENTS_MAX)
         kinds = {event.type for event in events}
         opening = b"OPEN" in kinds
         if opening:

@@ -10,6 +10,7 @@
     event_stream parser of server-sent events
     follower     events of a topic as they are stored, over as many connections as it takes
     history      stored events, page by page
+    snapshot     the last event of each key at a version
 
 ``batch``, ``event``, ``event_stream``, ``received`` and ``retry`` are sans-I/O; ``connection`` is the only
 module that needs aiohttp.

@@ -13,7 +13,7 @@ from typing import Final
 __all__ = ["BATCH_MAX", "QUEUE_MAX", "Outbox", "OutboxState"]
 
 BATCH_MAX: Final = 1_000_000
-"""Greatest size of one request's body, in bytes: the control port takes no more by default. One item may exceed it."""
+"""Greatest size of a batch, in bytes, with which items are few enough not to delay others. One item may exceed it."""
 
 QUEUE_MAX: Final = 8_000_000
 """Bytes of waiting items beyond which the handler counts as one that is away."""
@@ -37,15 +37,21 @@ class Outbox:
 
     Args:
         hint: returns the hint for a channel by its name; None for a channel without followers.
-        batch_max: greatest size of one request's body, in bytes.
+        body_max: greatest size of a body that the handler takes, in bytes: a longer item becomes a hint.
+        batch_max: greatest size of a body with several items, in bytes.
         queue_max: greatest size of all waiting items, in bytes.
     """
 
     def __init__(
-        self, hint: Callable[[str], bytes | None], batch_max: int = BATCH_MAX, queue_max: int = QUEUE_MAX
+        self,
+        hint: Callable[[str], bytes | None],
+        body_max: int,
+        batch_max: int = BATCH_MAX,
+        queue_max: int = QUEUE_MAX,
     ) -> None:
         self._hint = hint
-        self._batch_max = batch_max
+        self._item_max = body_max - len(_FRAME % b"")
+        self._batch_max = min(batch_max, body_max)
         self._queue_max = queue_max
         self._items: list[tuple[str, bytes]] = []
         self._size = 0
@@ -74,6 +80,9 @@ class Outbox:
         """
         if self.state is OutboxState.AWAY or channel in self._missed:
             self._missed[channel] = None
+            return
+        if len(item) > self._item_max:
+            self._replace(channel)
             return
         if self._size + len(item) > self._queue_max:
             self.overflows += 1
@@ -112,7 +121,7 @@ class Outbox:
         if self.state is not OutboxState.READY:
             return b""
         parts: list[bytes] = []
-        left = self._batch_max - len(_FRAME)
+        left = self._batch_max - len(_FRAME % b"")
         for channel in list(self._missed):
             item = self._hint(channel)
             if item is not None:
@@ -137,6 +146,12 @@ class Outbox:
             return b""
         self.state = OutboxState.SENDING
         return _FRAME % b",".join(parts)
+
+    def _replace(self, channel: str) -> None:
+        """Turn the waiting items of a channel into its hint, which goes before all items."""
+        self._missed[channel] = None
+        self._items = [each for each in self._items if each[0] != channel]
+        self._size = sum(len(item) for _, item in self._items)
 
     def _miss_request(self) -> None:
         self._missed.update(dict.fromkeys(self._under_way))

@@ -12,5 +12,7 @@ so both have an interpreter of their own. They end when the hub's end of their s
     reader_process  child: pages, rendered
     rendered        records of rendered pages
     fair_queue      calls that wait, a turn for each owner
+    large_share     turns of large publications
     readers         hub: ``ReaderPool``
+    scheduling      how the system schedules them
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 __all__ = ["FairQueue"]
@@ -54,14 +55,21 @@ class FairQueue(Generic[T]):
             items.append(item)
         self._waiting += 1
 
-    def take(self) -> tuple[str, T] | None:
-        """Return the next owner and its item, which counts as running; None if there is none that may run."""
+    def take(self, ready: Callable[[str, T], bool] | None = None) -> tuple[str, T] | None:
+        """Return the next owner and its item, which counts as running.
+
+        Args:
+            ready: called with an owner and its first item; those for which it returns False wait on, and lose no turn.
+
+        Returns:
+            Owner and item; None if there is none that may run.
+        """
         for _ in range(len(self._turns)):
             owner = self._turns[0]
-            if self._running[owner] >= self._running_max:
+            items = self._items[owner]
+            if self._running[owner] >= self._running_max or not (ready is None or ready(owner, items[0])):
                 self._turns.rotate(-1)
                 continue
-            items = self._items[owner]
             item = items.popleft()
             self._waiting -= 1
             self._turns.popleft()

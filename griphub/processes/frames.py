@@ -141,6 +141,9 @@ class FrameSocket:
                 self.ended = True
                 break
             values += self._buffer.feed(data)
+            if len(data) < RECEIVE:
+                # All that has arrived; a further call would only show that.
+                break
             size -= len(data)
         return values
 

@@ -6,28 +6,32 @@ python -P -m griphub.processes.reader_process --fd N --store PATH …
 from __future__ import annotations
 
 import argparse
+import os
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from griphub.processes.child import Child, child_parser
-from griphub.processes.frames import FrameError
-from griphub.processes.rendered import render_rows
+from griphub.processes.frames import FRAME_MAX, FrameError
+from griphub.processes.rendered import PageText
 from griphub.store.errors import StoreProblem
-from griphub.store.plain_records import state_of
+from griphub.store.plain_records import Row, state_of
 from griphub.store.sqlite_reader import RowReader
 from griphub.topics.event_text import Epochs, Representation
 from gripproxy.process.log import log
 
-__all__ = ["ANSWER", "FAILED", "READY", "UNUSABLE", "PageRenderer", "main"]
+__all__ = ["ANSWER", "FAILED", "PIECE", "READY", "RENDERED", "UNUSABLE", "PageRenderer", "main"]
 
 READY: Final = 0
 ANSWER: Final = 1
 FAILED: Final = 2
 UNUSABLE: Final = 3
-"""Kinds of answers: ``(READY,)`` first, ``(ANSWER, result)``, ``(FAILED, text)``, ``(UNUSABLE, text)`` last. A call is
-a pair of method and arguments."""
+PIECE: Final = 4
+RENDERED: Final = 5
+"""Kinds of answers: ``(READY,)`` first, ``(ANSWER, result)``, ``(FAILED, text)``, ``(UNUSABLE, text)`` last. The answer
+to a rendering is any number of ``(PIECE, bytes)``, then ``(RENDERED, fields)``, or ``(FAILED, text)``. A call is a pair
+of method and arguments."""
 
 Keys = tuple[str | None, str | None, bool]
 
@@ -37,10 +41,12 @@ class PageRenderer:
 
     Args:
         rows: reader of the store.
+        send: takes each piece of a page's text.
     """
 
-    def __init__(self, rows: RowReader) -> None:
+    def __init__(self, rows: RowReader, send: Callable[[bytes], None]) -> None:
         self._rows = rows
+        self._send = send
         # A new epoch begins while no process has the store open.
         self._epochs = Epochs(state_of(rows.state()).intervals)
 
@@ -59,18 +65,26 @@ class PageRenderer:
             representation: value of the ``Representation``.
 
         Returns:
-            Fields of a ``RenderedPage``, the topic as a row; None if the topic does not exist.
+            Fields of a ``RenderedPage`` but for its text, the topic as a row; None if the topic does not exist.
+
+        Raises:
+            FrameError: the text is too large.
         """
+        whole = keys == (None, None, False)
+        form, text = Representation(representation), None
+        count = first = last_event = sent = 0
         with self._rows.view():
-            page = self._rows.page_in_view(number, after, keys, limit, size, until)
+            page = self._rows.scan_in_view(number, after, keys, limit, size, until)
             if page is None:
                 return None
-            topic, rows, last, more = page
-            whole = keys == (None, None, False)
-            first_prev = None if whole or not rows else self._rows.last_in_view(number, keys, rows[0][0] - 1)
-        body = render_rows(rows, first_prev, self._epochs, Representation(representation))
-        ends = (rows[0][0], rows[-1][0]) if rows else (0, 0)
-        return (topic, body, len(rows), *ends, last, more)
+            for rows in page:
+                if text is None:
+                    first = rows[0][0]
+                    before = None if whole else self._rows.last_in_view(number, keys, first - 1)
+                    text = PageText(self._epochs, form, before)
+                count, last_event = count + len(rows), rows[-1][0]
+                sent = self._give(text, rows, sent)
+        return (page.topic, count, first, last_event, page.last, page.more)
 
     def render_snapshot(
         self, number: int, keys: Keys, version: int, after_key: str | None, limit: int, size: int
@@ -86,21 +100,40 @@ class PageRenderer:
             size: bytes of content after which the page ends.
 
         Returns:
-            Fields of a ``RenderedSnapshot``, the topic as a row; None if the topic does not exist.
+            Fields of a ``RenderedSnapshot`` but for its text, the topic as a row; None if the topic does not exist.
+
+        Raises:
+            FrameError: the text is too large.
         """
         page = self._rows.snapshot(number, keys, version, after_key, limit, size)
         if page is None:
             return None
         topic, rows, next_key = page
-        return topic, render_rows(rows, None, self._epochs, Representation.LINES), len(rows), next_key
+        self._give(PageText(self._epochs, Representation.LINES), rows, 0)
+        return topic, len(rows), next_key
+
+    def _give(self, text: PageText, rows: Sequence[Row], sent: int) -> int:
+        """Send the text of rows, after ``sent`` bytes; return the bytes sent then."""
+        for piece in text.pieces(rows):
+            sent += len(piece)
+            if sent > FRAME_MAX:
+                raise FrameError(f"a page of {sent} bytes, the largest has {FRAME_MAX}")
+            self._send(piece)
+            # A page takes some ms of a processor: processes that wait for it, as those of a publication do, are first.
+            os.sched_yield()
+        return sent
 
 
-def _methods(rows: RowReader, renderer: PageRenderer) -> dict[str, Callable[..., Any]]:
-    methods = (
+def _methods(rows: RowReader, renderer: PageRenderer) -> dict[str, tuple[int, Callable[..., Any]]]:
+    """Return the methods by name, each with the kind of its answer."""
+    plain = (
         *(rows.state, rows.topic, rows.topics, rows.page, rows.events_after, rows.event_at, rows.id_at),
-        *(rows.last_of, rows.last_in, rows.snapshot, renderer.render_page, renderer.render_snapshot),
+        *(rows.last_of, rows.last_in, rows.snapshot),
     )
-    return {method.__name__: method for method in methods}
+    methods: dict[str, tuple[int, Callable[..., Any]]] = {method.__name__: (ANSWER, method) for method in plain}
+    for method in (renderer.render_page, renderer.render_snapshot):
+        methods[method.__name__] = RENDERED, method
+    return methods
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -117,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     channel = child.channel
     try:
         rows = RowReader(options.store)
-        methods = _methods(rows, PageRenderer(rows))
+        methods = _methods(rows, PageRenderer(rows, lambda piece: channel.send((PIECE, piece))))
     except (StoreProblem, sqlite3.Error) as error:
         channel.send((UNUSABLE, str(error)))
         return 2
@@ -125,7 +158,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     while not channel.ended and not child.terminating:
         for name, arguments in channel.receive(None):
             try:
-                channel.send((ANSWER, methods[name](*arguments)))
+                kind, method = methods[name]
+                channel.send((kind, method(*arguments)))
             except (sqlite3.Error, FrameError, ArithmeticError, ValueError, MemoryError) as error:
                 # Of a damaged file, or of a value that SQLite has no form for.
                 log.error("read failed: method=%s reason=%s", name, error)

@@ -16,7 +16,7 @@ from griphub.processes.child import ChildLog, child_arguments
 from griphub.processes.child_process import ChildProcess, pause_before
 from griphub.processes.fair_queue import FairQueue
 from griphub.processes.frames import frame
-from griphub.processes.reader_process import ANSWER, FAILED, READY, UNUSABLE
+from griphub.processes.reader_process import ANSWER, FAILED, PIECE, READY, RENDERED, UNUSABLE
 from griphub.processes.rendered import RenderedPage, RenderedSnapshot
 from griphub.store.errors import OwnerBusy, StoreBroken, StoreBusy, StoreError, StoreProblem
 from griphub.store.event import Event
@@ -51,12 +51,14 @@ class ReaderOptions:
         owner_max: greatest number of calls that wait for one owner.
         deadline: seconds for a call.
         log: log of the processes.
+        module: dotted name of the module that the processes run; its calls are those of ``reader_process``.
     """
 
     waiting_max: int = WAITING_MAX
     owner_max: int = OWNER_MAX
     deadline: float = DEADLINE
     log: ChildLog = field(default_factory=ChildLog)
+    module: str = MODULE
 
 
 @dataclass(eq=False, slots=True)
@@ -85,7 +87,7 @@ class ReaderPool:
         self._loop = asyncio.get_running_loop()
         self._queue: FairQueue[_Call] = FairQueue(self._options.waiting_max, self._options.owner_max, max(1, count - 1))
         arguments = child_arguments(path, self._options.log)
-        self._readers = [_Reader(arguments, self._dispatch, self._lost) for _ in range(count)]
+        self._readers = [_Reader(self._options.module, arguments, self._dispatch, self._lost) for _ in range(count)]
         self._stopped = False
 
     @property
@@ -131,7 +133,7 @@ class ReaderPool:
             owner: text that names the owner whose call it is.
 
         Returns:
-            The plain result.
+            The plain result; of a rendering, its fields and the bytes.
 
         Raises:
             OwnerBusy: too many calls of the owner wait.
@@ -270,8 +272,8 @@ class ReaderPool:
             owner: owner whose call it is.
         """
         arguments = (number, after, _plain(keys), limit, size, until, representation.value)
-        fields = await self.call("render_page", *arguments, owner=owner)
-        return None if fields is None else RenderedPage(topic_of(fields[0]), *fields[1:])
+        fields, body = await self.call("render_page", *arguments, owner=owner)
+        return None if fields is None else RenderedPage(topic_of(fields[0]), body, *fields[1:])
 
     async def snapshot(
         self,
@@ -321,8 +323,8 @@ class ReaderPool:
             owner: owner whose call it is.
         """
         arguments = (number, _plain(keys), version, after_key, limit, size)
-        fields = await self.call("render_snapshot", *arguments, owner=owner)
-        return None if fields is None else RenderedSnapshot(topic_of(fields[0]), *fields[1:])
+        fields, body = await self.call("render_snapshot", *arguments, owner=owner)
+        return None if fields is None else RenderedSnapshot(topic_of(fields[0]), body, *fields[1:])
 
     async def events_after(self, after: int, limit: int, size: int, *, owner: str = "") -> StorePage:
         """Return events of all topics above an id; raises as ``call``.
@@ -380,7 +382,10 @@ class ReaderPool:
 class _Reader:
     """One reader: its process, started again after each end, and its call."""
 
-    def __init__(self, arguments: list[str], on_free: Callable[[], None], on_lost: Callable[[_Call], None]) -> None:
+    def __init__(
+        self, module: str, arguments: list[str], on_free: Callable[[], None], on_lost: Callable[[_Call], None]
+    ) -> None:
+        self._module = module
         self._arguments = arguments
         self._on_free = on_free
         self._on_lost = on_lost
@@ -394,6 +399,8 @@ class _Reader:
         self._useful = False
         """True once the process has answered: its end is then the first one of a row."""
         self._call: _Call | None = None
+        self._pieces: list[bytes] = []
+        """Text of the page so far, of at most ``FRAME_MAX`` bytes: the process sends no longer one."""
         self._finished: Callable[[_Call, Any, StoreError | None], None] | None = None
         self._again: asyncio.Task[None] | None = None
 
@@ -408,7 +415,7 @@ class _Reader:
     async def start(self) -> None:
         self._ready = self._loop.create_future()
         self._reason = ""
-        self._child = ChildProcess(MODULE, self._arguments, self._received, self._ended)
+        self._child = ChildProcess(self._module, self._arguments, self._received, self._ended)
         self._useful = False
         try:
             await self._child.start()
@@ -437,11 +444,14 @@ class _Reader:
 
     def _received(self, value: Any) -> None:
         kind = value[0]
-        if kind in (ANSWER, FAILED) and self._call is not None and self._finished is not None:
+        if kind == PIECE:
+            self._pieces.append(value[1])
+        elif kind in (ANSWER, RENDERED, FAILED) and self._call is not None and self._finished is not None:
             self._useful = True
             call, self._call = self._call, None
+            pieces, self._pieces = self._pieces, []
             error = StoreBroken(f"the store could not be read: {value[1]}") if kind == FAILED else None
-            self._finished(call, value[1], error)
+            self._finished(call, (value[1], b"".join(pieces)) if kind == RENDERED else value[1], error)
             self._on_free()
         elif kind == READY:
             self._working = True
@@ -455,6 +465,7 @@ class _Reader:
         self._working = False
         self._child = None
         call, self._call = self._call, None
+        self._pieces.clear()
         if not self._ready.done():
             self._ready.set_exception(StoreProblem(self._reason or f"a reader of the store ended: {reason}"))
         elif not self._stopped:

@@ -1,8 +1,10 @@
 """Writer of the store as the hub sees it: publications in, outcomes out, over a child process.
 
 A publication makes no task and no future: those of one turn of the loop are sent together, and outcomes arrive in their
-order. While much is under way, further publications wait here, and each owner has its turn. The child is started again
-after each end; publications without an answer then have an unknown outcome.
+order. While much is under way, further publications and commands wait here, and each owner has its turn. A large
+publication and most commands are commits of their own, so the child has few of them at a time: small publications of
+others are stored between them. The child is started again after each end; publications without an answer then have an
+unknown outcome.
 """
 
 from __future__ import annotations
@@ -18,7 +20,19 @@ from griphub.processes.child import ChildLog, child_arguments
 from griphub.processes.child_process import ChildProcess, pause_before
 from griphub.processes.fair_queue import FairQueue
 from griphub.processes.frames import frame
-from griphub.processes.writer_process import ANSWER, APPEND, CALL, FAILED, INVALID, OUTCOMES, READY, REFUSED, UNUSABLE
+from griphub.processes.large_share import LargeShare
+from griphub.processes.writer_process import (
+    ANSWER,
+    APPEND,
+    CALL,
+    FAILED,
+    INVALID,
+    LARGE,
+    OUTCOMES,
+    READY,
+    REFUSED,
+    UNUSABLE,
+)
 from griphub.store.ballast import BALLAST_SIZE
 from griphub.store.errors import OwnerBusy, StoreBroken, StoreBusy, StoreError, StoreFull, StoreInUse, StoreProblem
 from griphub.store.interface import StoreState
@@ -37,18 +51,21 @@ from griphub.store.sqlite_writer import NAMES_MAX
 from griphub.store.topic import Topic, TopicSettings
 from gripproxy.process.log import log
 
-__all__ = ["WAITING_MAX", "StoreBusy", "WriterOptions", "WriterProcess"]
+__all__ = ["OVERHEAD", "OWNER_MAX", "WAITING_MAX", "PlainDone", "StoreBusy", "WriterOptions", "WriterProcess"]
 
 MODULE: Final = "griphub.processes.writer_process"
 
 WAITING_MAX: Final = 64 * 1024 * 1024
-"""Bytes of publications and commands without an answer; further ones are refused."""
+"""Bytes of publications without an answer; further ones are refused."""
 
 OWNER_MAX: Final = 24 * 1024 * 1024
 """Bytes of one owner among them; a single publication may exceed them."""
 
 WINDOW: Final = 2 * 1024 * 1024
-"""Bytes that the process has: two commits of small publications. Further ones wait for their owner's turn."""
+"""Bytes of small publications that the process has: two commits. Further ones wait for their owner's turn."""
+
+CALLS_MAX: Final = 4
+"""Commands that the process has, one of each owner."""
 
 OVERHEAD: Final = 500
 """Bytes that an event occupies beside its content."""
@@ -60,6 +77,26 @@ FAIL_SLICE: Final = 1000
 """Publications that a turn of the loop reports as failed."""
 
 Done = Callable[[Outcome | StoreError], None]
+PlainDone = Callable[[PlainOutcome | StoreError], None]
+
+
+@dataclass(eq=False, slots=True)
+class _Append:
+    """Publication that waits for its owner's turn."""
+
+    plain: PlainPublication
+    done: PlainDone
+    size: int
+    """Bytes that it counts for."""
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    """Command that waits for its owner's turn, or that the process has."""
+
+    request: bytes
+    owner: str
+    result: asyncio.Future[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +163,20 @@ class WriterProcess:
         self._supervision: asyncio.Task[None] | None = None
         self._batch: list[PlainPublication] = []
         self._batch_size = 0
-        self._appends: deque[tuple[Done, int, str]] = deque()
+        self._appends: deque[tuple[PlainDone, int, str]] = deque()
         """Publications that the process has: receiver, bytes and owner of each."""
-        self._queue: FairQueue[tuple[PlainPublication, Done, int]] = FairQueue(0, 0, 1)
-        """Publications that wait for their owner's turn; bounded by their bytes."""
+        self._queue: FairQueue[_Append | _Call] = FairQueue(0, 0, 1)
+        """Publications and commands that wait for their owner's turn: those bounded by their bytes, these by the quota
+        of changes. None that is ready waits."""
         self._sent = 0
-        """Bytes of the publications that the process has."""
+        """Bytes of the small publications that the process has."""
+        self._large = LargeShare()
         self._owners: dict[str, int] = {}
         """Bytes of publications without an answer, by owner."""
-        self._calls: deque[asyncio.Future[Any]] = deque()
+        self._calls: deque[_Call] = deque()
+        """Commands that the process has."""
+        self._callers: set[str] = set()
+        """Owners of these."""
         self._waiting = 0
         self.restarts = 0
         """Processes started after the first."""
@@ -190,7 +232,7 @@ class WriterProcess:
         if self._supervision is not None and not worked:
             self._supervision.cancel()
         if self._child is not None:
-            self._refill(float("inf"))
+            self._refill(None)
             self._flush()
             await self._child.stop()
         if self._supervision is not None:
@@ -211,13 +253,32 @@ class WriterProcess:
             StoreBusy: the process is being started again, or has too much waiting. ``done`` is not called.
             ValueError: a text of the publication has no UTF-8.
         """
-        if not self._working:
-            raise StoreBusy("the writer of the store is being started again: repeat the request")
         plain = plain_publication(publication)
         drafts = plain[1]
         size = OVERHEAD * len(drafts)
         for draft in drafts:
             size += draft[5]
+
+        def record(outcome: PlainOutcome | StoreError) -> None:
+            done(outcome if isinstance(outcome, StoreError) else outcome_of(outcome))
+
+        self.append_plain(plain, size, record, owner)
+
+    def append_plain(self, plain: PlainPublication, size: int, done: PlainDone, owner: str) -> None:
+        """Store a publication in its plain form; see ``append``.
+
+        Args:
+            plain: the publication.
+            size: bytes that it counts for: its events, and ``OVERHEAD`` for each.
+            done: called once, in a later turn of the loop: with the outcome after its commit, or with the failure.
+            owner: text that names the owner whose publication it is.
+
+        Raises:
+            OwnerBusy: too much of the owner is waiting. ``done`` is not called.
+            StoreBusy: the process is being started again, or has too much waiting. ``done`` is not called.
+        """
+        if not self._working:
+            raise StoreBusy("the writer of the store is being started again: repeat the request")
         if self._waiting and self._waiting + size > self._options.waiting_max:
             raise StoreBusy(f"{self._waiting} bytes wait for the store: repeat the request later")
         held = self._owners.get(owner, 0)
@@ -225,13 +286,26 @@ class WriterProcess:
             raise OwnerBusy(f"{held} bytes of this owner wait for the store: repeat the request later")
         self._waiting += size
         self._owners[owner] = held + size
-        if self._sent < self._options.window and not self._queue:
+        if self._fits(size) and (not self._queue or not self._queue.waiting(owner)):
             self._send(plain, done, size, owner)
         else:
-            self._queue.add(owner, (plain, done, size))
+            self._queue.add(owner, _Append(plain, done, size))
 
-    def _send(self, plain: PlainPublication, done: Done, size: int, owner: str) -> None:
-        self._sent += size
+    def _fits(self, size: int) -> bool:
+        return self._sent < self._options.window if size < LARGE else self._large.ready(self._loop.time())
+
+    def _is_ready(self, owner: str, work: _Append | _Call) -> bool:
+        """Return whether the process may have a publication or a command now."""
+        if isinstance(work, _Append):
+            return self._fits(work.size)
+        return len(self._calls) < CALLS_MAX and owner not in self._callers
+
+    def _send(self, plain: PlainPublication, done: PlainDone, size: int, owner: str) -> None:
+        if size < LARGE:
+            self._sent += size
+            self._large.small(self._loop.time())
+        else:
+            self._large.begin(self._loop.time())
         self._appends.append((done, size, owner))
         if not self._batch:
             self._loop.call_soon(self._flush)
@@ -240,12 +314,15 @@ class WriterProcess:
         if self._batch_size >= SEND_BYTES:
             self._flush()
 
-    def _refill(self, window: float) -> None:
-        """Send publications that wait, one of each owner in turn, until the process has a window full."""
-        while self._sent < window and (taken := self._queue.take()) is not None:
-            owner, (plain, done, size) = taken
+    def _refill(self, ready: Callable[[str, _Append | _Call], bool] | None) -> None:
+        """Send waiting publications and commands that are ready, one of each owner in turn; None: all of them are."""
+        while (taken := self._queue.take(ready)) is not None:
+            owner, work = taken
             self._queue.finished(owner)
-            self._send(plain, done, size, owner)
+            if isinstance(work, _Append):
+                self._send(work.plain, work.done, work.size, owner)
+            else:
+                self._begin(work)
 
     def _flush(self) -> None:
         batch = self._batch
@@ -272,14 +349,15 @@ class WriterProcess:
         Raises:
             StoreError: the store cannot do it now.
         """
-        made = await self._call("put_topic", name, settings_json(settings), owner, owner_max)
+        made = await self._call("put_topic", name, settings_json(settings), owner, owner_max, owner=owner)
         return None if made is None else (topic_of(made[0]), made[1])
 
-    async def delete_topic(self, name: str) -> Topic | None:
+    async def delete_topic(self, name: str, *, owner: str = "") -> Topic | None:
         """Delete a topic.
 
         Args:
             name: of the topic.
+            owner: text that names the owner whose command it is.
 
         Returns:
             The topic as it was; None if there is none.
@@ -287,13 +365,14 @@ class WriterProcess:
         Raises:
             StoreError: the store cannot do it now.
         """
-        return _topic(await self._call("delete_topic", name))
+        return _topic(await self._call("delete_topic", name, owner=owner))
 
-    async def raise_access(self, name: str) -> Topic | None:
+    async def raise_access(self, name: str, *, owner: str = "") -> Topic | None:
         """Raise the access number of a topic: earlier capabilities end.
 
         Args:
             name: of the topic.
+            owner: text that names the owner whose command it is.
 
         Returns:
             The topic then; None if there is none.
@@ -301,7 +380,7 @@ class WriterProcess:
         Raises:
             StoreError: the store cannot do it now.
         """
-        return _topic(await self._call("raise_access", name))
+        return _topic(await self._call("raise_access", name, owner=owner))
 
     async def wanted_floor(self, number: int) -> int:
         """Return the floor that the retention of a topic demands.
@@ -378,15 +457,23 @@ class WriterProcess:
         """
         return state_of(await self._call("state"))
 
-    async def _call(self, method: str, *arguments: Any) -> Any:
+    async def _call(self, method: str, *arguments: Any, owner: str = "") -> Any:
         if not self._working or self._child is None:
             raise StoreBusy("the writer of the store is being started again: repeat the request")
-        call: asyncio.Future[Any] = self._loop.create_future()
+        call = _Call(frame((CALL, method, arguments)), owner, self._loop.create_future())
+        if self._is_ready(owner, call) and not self._queue.waiting(owner):
+            self._begin(call)
+        else:
+            self._queue.add(owner, call)
+        return await call.result
+
+    def _begin(self, call: _Call) -> None:
         # In order with the publications.
         self._flush()
         self._calls.append(call)
-        self._child.write(frame((CALL, method, arguments)))
-        return await call
+        self._callers.add(call.owner)
+        if self._child is not None:
+            self._child.write(call.request)
 
     # --- answers
 
@@ -401,7 +488,7 @@ class WriterProcess:
         elif kind == FAILED:
             for _ in range(value[1]):
                 self._done(StoreFull(value[2]))
-            self._refill(self._options.window)
+            self._refill(self._is_ready)
         elif kind == REFUSED:
             self._finish(None, StoreFull(value[1]))
         elif kind == INVALID:
@@ -416,13 +503,16 @@ class WriterProcess:
 
     def _answered(self, outcomes: Iterable[PlainOutcome]) -> None:
         for outcome in outcomes:
-            self._done(outcome_of(outcome))
-        self._refill(self._options.window)
+            self._done(outcome)
+        self._refill(self._is_ready)
 
-    def _done(self, outcome: Outcome | StoreError) -> None:
+    def _done(self, outcome: PlainOutcome | StoreError) -> None:
         done, size, owner = self._appends.popleft()
         self._waiting -= size
-        self._sent -= size
+        if size < LARGE:
+            self._sent -= size
+        else:
+            self._loop.call_later(self._large.end(self._loop.time()), self._refill, self._is_ready)
         left = self._owners[owner] - size
         if left:
             self._owners[owner] = left
@@ -435,20 +525,21 @@ class WriterProcess:
 
     def _finish(self, result: Any, error: StoreError | None) -> None:
         call = self._calls.popleft()
-        if call.done():
-            return
-        if error is None:
-            call.set_result(result)
-        else:
-            call.set_exception(error)
+        self._callers.discard(call.owner)
+        if not call.result.done():
+            if error is None:
+                call.result.set_result(result)
+            else:
+                call.result.set_exception(error)
+        self._refill(self._is_ready)
 
     # --- end and return
 
     def _ended(self, reason: str) -> None:
         self._working = False
         self._child = None
-        # They fail with those that the process had.
-        self._refill(float("inf"))
+        # Waiting publications fail with those that the process had.
+        self._refill(None)
         self._batch, self._batch_size = [], 0
         name, text = self._unusable or ("", "")
         if not self._ready.done():

@@ -10,6 +10,7 @@ or synchronisation the process ends: the next one opens the file anew, and copie
 from __future__ import annotations
 
 import argparse
+import gc
 import sqlite3
 import sys
 import time
@@ -32,6 +33,7 @@ __all__ = [
     "CALL",
     "FAILED",
     "INVALID",
+    "LARGE",
     "OUTCOMES",
     "READY",
     "REFUSED",
@@ -58,6 +60,13 @@ a call with wrong values; ``(UNUSABLE, class of the error, text)`` last."""
 GROUP_EVENTS: Final = 2000
 GROUP_BYTES: Final = 8 * 1024 * 1024
 """Bounds of one commit; a single publication may exceed them."""
+
+LARGE: Final = 1024 * 1024
+"""Bytes of a publication from which on it has a commit of its own: those that have arrived before it do not wait for
+its synchronisation."""
+
+GC_THRESHOLD: Final = (50_000, 50, 100)
+"""Objects and collections after which circles are looked for: a commit makes thousands of objects and no circle."""
 
 IDLE: Final = 3.0
 """Seconds without a command after which the log is emptied and free pages are released."""
@@ -152,11 +161,14 @@ class WriterLoop:
     def _add(self, publication: PlainPublication) -> None:
         drafts = publication[1]
         size = drafts[0][5] if len(drafts) == 1 else sum([draft[5] for draft in drafts])
-        if self._group and (self._events + len(drafts) > GROUP_EVENTS or self._size + size > GROUP_BYTES):
+        large = size >= LARGE
+        if self._group and (large or self._events + len(drafts) > GROUP_EVENTS or self._size + size > GROUP_BYTES):
             self._commit()
         self._group.append(publication)
         self._events += len(drafts)
         self._size += size
+        if large:
+            self._commit()
 
     def _commit(self) -> None:
         group = self._group
@@ -296,6 +308,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     state = writer.state()
     log.info("store open: path=%s epoch=%s newest=%d sync=%s", options.store, state.epoch, state.newest, options.sync)
     channel.send((READY, plain_state(state)))
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLD)
     try:
         WriterLoop(channel, writer, checkpoints).run(lambda: child.terminating)
     except StoreBroken as error:

@@ -25,13 +25,15 @@ class Ballast:
 
     def __init__(self, path: pathlib.Path, size: int = BALLAST_SIZE) -> None:
         self._path = path.with_name(path.name + ".ballast")
+        self._name = str(self._path)
+        """The path as text: each commit looks at the file."""
         self._size = size
 
     @property
     def present(self) -> bool:
         """True while the space is occupied."""
         try:
-            return self._size == 0 or self._path.stat().st_size >= self._size
+            return self._size == 0 or os.stat(self._name).st_size >= self._size
         except FileNotFoundError:
             return False
 

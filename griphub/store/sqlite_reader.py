@@ -7,8 +7,10 @@ rows, for a process that sends or renders them; ``SqliteReader`` makes records o
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterable, Iterator
+import sqlite3
+from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Final
 
 from griphub.store.event import Event
@@ -27,13 +29,16 @@ from griphub.store.plain_records import (
 from griphub.store.schema import connect_reader, read_state
 from griphub.store.topic import Topic
 
-__all__ = ["SCAN", "RowReader", "SqliteReader"]
+__all__ = ["SCAN", "PageScan", "RowReader", "RowScan", "SqliteReader"]
 
 SCAN: Final = 20_000
 """Events looked at for one page: a narrow range of a long topic takes several pages, some of them empty."""
 
 NEAR: Final = 1000
 """Newest events of a topic among which the last event of a range is looked for first."""
+
+PIECE: Final = 256
+"""Rows of a piece: few enough to stay in the processor's cache until they are rendered."""
 
 DENSE: Final = 50_000
 """Events of a range from which on it is looked for in the topic, not in the range."""
@@ -43,6 +48,81 @@ _EVENT: Final = ", ".join(f"e.{name}" for name in EVENT_COLUMNS.split(", "))
 _SIZE: Final = 9
 _VERSION: Final = 2
 """Places in a row with ``EVENT_COLUMNS``."""
+
+
+class RowScan:
+    """Rows up to the limits of a page, in pieces, for one pass.
+
+    Args:
+        rows: of events, in order, at most one more than the limit.
+        limit: greatest number of rows.
+        size: greatest number of bytes, but for the first row.
+        version: place of the version in a row: rows are cut between versions if that leaves any; None: anywhere.
+        place: place of the size in a row.
+    """
+
+    def __init__(self, rows: sqlite3.Cursor, limit: int, size: int, version: int | None, place: int) -> None:
+        self._rows = rows
+        self._limit = limit
+        self._size = size
+        self._version = version
+        self._place = place
+        self.cut = False
+        """True after the last piece if further rows follow."""
+
+    def __iter__(self) -> Iterator[list[Row]]:
+        """Yield the pieces. Rows of one version are in one piece, since it may be the one that is cut."""
+        place, version, size = self._place, self._version, self._size
+        kept: list[Row] = []
+        given, further = 0, None
+        for row in self._rows:
+            size -= row[place]
+            if size < 0 and (kept or given):
+                further = row
+                break
+            if len(kept) >= PIECE and (version is None or row[version] != kept[-1][version]):
+                given += len(kept)
+                yield kept
+                kept = []
+            kept.append(row)
+        # Else its read transaction would outlive the view.
+        self._rows.close()
+        if given + len(kept) > self._limit:
+            further = kept.pop()
+        if further is not None:
+            self.cut = True
+            if version is not None and (given or kept[0][version] != further[version]):
+                while kept and kept[-1][version] == further[version]:
+                    kept.pop()
+        if kept:
+            yield kept
+
+
+class PageScan:
+    """Page of a topic, read in pieces within a ``view``, once.
+
+    Args:
+        topic: row of the topic.
+        scan: events.
+        last: id up to which the page is complete if the scan is not cut.
+        more: true if further events follow then.
+    """
+
+    def __init__(self, topic: Row, scan: RowScan, last: int, more: bool) -> None:
+        self.topic: Final = topic
+        self._scan = scan
+        self.last = last
+        """Id up to which the page is complete; known after the last piece."""
+        self.more = more
+        """True if further events follow; known after the last piece."""
+
+    def __iter__(self) -> Iterator[list[Row]]:
+        """Yield the events in pieces."""
+        piece: list[Row] = []
+        for piece in self._scan:
+            yield piece
+        if self._scan.cut:
+            self.last, self.more = piece[-1][0], True
 
 
 class RowReader:
@@ -113,9 +193,10 @@ class RowReader:
             Topic, events, last id, whether more follow; None if the topic does not exist.
         """
         with self.view():
-            return self.page_in_view(number, after, keys, limit, size, until)
+            scan = self.scan_in_view(number, after, keys, limit, size, until)
+            return None if scan is None else (scan.topic, list(chain.from_iterable(scan)), scan.last, scan.more)
 
-    def page_in_view(
+    def scan_in_view(
         self,
         number: int,
         after: int,
@@ -123,8 +204,8 @@ class RowReader:
         limit: int,
         size: int,
         until: int | None,
-    ) -> Row | None:
-        """Return a page, within an open ``view``.
+    ) -> PageScan | None:
+        """Begin a page, within an open ``view``, in which it is read.
 
         Args:
             number: of the topic.
@@ -135,7 +216,7 @@ class RowReader:
             until: greatest id; None for the newest.
 
         Returns:
-            Topic, events, last id, whether more follow; None if the topic does not exist.
+            The page; None if the topic does not exist.
         """
         fetch = self._connection.execute
         topic = self._topic(number)
@@ -156,9 +237,7 @@ class RowReader:
             f"select {EVENT_COLUMNS} from event where t = ? and id > ? and id <= ?{where} order by id limit ?",
             (number, after, scanned, *values, limit + 1),
         )
-        events, cut = _take(rows, limit, size, _VERSION, _SIZE)
-        last = events[-1][0] if cut else max(scanned, after)
-        return topic, events, last, cut or scanned < top
+        return PageScan(topic, RowScan(rows, limit, size, _VERSION, _SIZE), max(scanned, after), scanned < top)
 
     def events_after(self, after: int, limit: int, size: int) -> Row:
         """Return events of all topics above an id; see ``StoreReader.events_after``.
@@ -175,8 +254,9 @@ class RowReader:
         with self.view():
             (newest,) = fetch("select v - 1 from meta where k = 'next_id'").fetchone()
             rows = fetch(f"select t, {EVENT_COLUMNS} from event where id > ? order by id limit ?", (after, limit + 1))
-            events, cut = _take(rows, limit, size, _VERSION + 1, _SIZE + 1)
-        return events, events[-1][1] if cut else max(newest, after), cut
+            scan = RowScan(rows, limit, size, _VERSION + 1, _SIZE + 1)
+            events = list(chain.from_iterable(scan))
+        return events, events[-1][1] if scan.cut else max(newest, after), scan.cut
 
     def event_at(self, number: int, id: int) -> Row | None:
         """Return the event of a topic with an id; None if it has none.
@@ -297,8 +377,9 @@ class RowReader:
                 f" and id <= ?{where} group by key order by key limit ?) s join event e on e.id = s.m order by s.k",
                 (number, version, *values, limit + 1),
             )
-            events, cut = _take(rows, limit, size, None, _SIZE)
-        next_key = events[-1][6] if cut else None
+            scan = RowScan(rows, limit, size, None, _SIZE)
+            events = list(chain.from_iterable(scan))
+        next_key = events[-1][6] if scan.cut else None
         return topic, [event for event in events if event[7] == 0], next_key
 
     def close(self) -> None:
@@ -392,31 +473,3 @@ def _in_range(keys: tuple[str | None, str | None, bool]) -> tuple[str, tuple[str
         where += " and key < ?"
         values.append(high)
     return where, tuple(values)
-
-
-def _take(rows: Iterable[Row], limit: int, size: int, version: int | None, place: int) -> tuple[list[Row], bool]:
-    """Return rows up to the limits, and whether there are more.
-
-    Args:
-        rows: of events, in order, at most one more than the limit.
-        limit: greatest number of rows.
-        size: greatest number of bytes, but for the first row.
-        version: place of the version in a row: rows are cut between versions if that leaves any; None: anywhere.
-        place: place of the size in a row.
-    """
-    taken: list[Row] = []
-    add, further = taken.append, None
-    for row in rows:
-        size -= row[place]
-        if size < 0 and taken:
-            further = row
-            break
-        add(row)
-    if len(taken) > limit:
-        further = taken.pop()
-    if further is None:
-        return taken, False
-    if version is not None and taken[0][version] != further[version]:
-        while taken[-1][version] == further[version]:
-            taken.pop()
-    return taken, True

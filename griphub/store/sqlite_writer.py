@@ -259,6 +259,9 @@ class SqliteWriter:
             if topic is None:
                 return _UNKNOWN
             tail = group.tails[topic_name] = _Tail(topic.number, topic.last)
+        if condition is None and name is None:
+            # Most publications.
+            return group.add(tail, drafts)
         if name is not None and (earlier := self._earlier(group, tail.number, name)) is not None:
             return earlier
         if condition is not None:
@@ -556,9 +559,19 @@ class _Group:
     def add(self, tail: _Tail, drafts: Sequence[PlainDraft]) -> PlainOutcome:
         """Add the events of a publication; return its outcome."""
         id, number, previous, values = self.next_id, tail.number, tail.last, self.values
-        first, before, version = id, previous, id + len(drafts) - 1
         # The clock may have gone back, and each event has a time of its own.
         moment = time = self.now if self.now > self.last_ts else self.last_ts + 1
+        if len(drafts) == 1:
+            # Most publications.
+            [draft] = drafts
+            values += (id, number, previous, id, time, *draft)
+            if draft[1] is not None:
+                self.keys[number, draft[1]] = id
+            tail.size += draft[5]
+            tail.count += 1
+            tail.last, self.next_id, self.last_ts = id, id + 1, time
+            return (0, number, previous, id, time, 1)
+        first, before, version = id, previous, id + len(drafts) - 1
         for draft in drafts:
             values += (id, number, previous, version, time)
             values += draft

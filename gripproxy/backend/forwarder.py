@@ -157,7 +157,7 @@ class Forwarder:
         self._rule = settings.forwarded_for or None
         self._rule_trusted = settings.forwarded_for_trusted or None
         shown = str(target)
-        plain = shown.isascii() and shown.isprintable() and not route.secret_query
+        plain = shown.isascii() and shown.isprintable()
         self.loggable = shown.encode() if plain else None
         """Text of the target for log lines; None if a character of it has to be escaped."""
 

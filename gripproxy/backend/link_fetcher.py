@@ -87,9 +87,9 @@ class LinkFetcher:
         return reading
 
     def _gone(self, answer: SharedResponse) -> bool:
-        """Return whether the request of a response began before the current time of the loop, or has ended."""
+        """Return whether the request of a response may be too old for the session that has its turn, or has ended."""
         source = answer.source
-        return not isinstance(source, LinkFetch) or source.begun < self._context.clock()
+        return not isinstance(source, LinkFetch) or source.begun < self._context.scheduler.since
 
     def _same(self, base: bytes, uri: bytes) -> tuple[bool, bytes]:
         """Return the parts of a link that are equal in requests that are shared (docs/grip.md §6.6).
@@ -155,12 +155,18 @@ class LinkFetch(DestinationRequest):
         self._code = 0
         self._complete = self._over = self._paused = False
         self._decoder: BodyDecoder | None = None
-        self.begun = context.clock()
-        """Time at which the request began, in seconds of the loop's clock."""
+        self.begun = NEVER
+        """Time at which the request began, in seconds of the loop's clock; infinite before."""
         self._idle = proxy.backend_body_timeout
         self._deadline = 0.0
         self._timer = context.loop.call_later(proxy.connect_timeout + proxy.response_timeout, self._expire)
-        self._acquire()
+        context.scheduler.when_served(self._begin)
+
+    def _begin(self) -> None:
+        """Send the request: all sessions that may join it before it is answered have joined."""
+        if not self._over:
+            self.begun = self._context.clock()
+            self._acquire()
 
     # UpstreamRequest
 

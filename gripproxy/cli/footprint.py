@@ -20,10 +20,11 @@ from gripproxy.grip.bounds import META_NAMES_MAX
 from gripproxy.grip.json_patch import PATCH_MAX
 from gripproxy.http1.head_cache import SIZE_MAX
 from gripproxy.pipe import FRAME_BYTES, WRITE_AHEAD
+from gripproxy.process.hub_sockets import HUB_BODY_MAX
 from gripproxy.sessions.link_response import INSTRUCT_MAX
 from handler.control.command_socket import MAX_WAITING as COMMANDS_KEPT
 from handler.control.http_server import MAX_CONNECTIONS
-from handler.control.hub_intake import BODY_MAX, CONNECTIONS_MAX, HEAD_MAX, HubIntake
+from handler.control.hub_intake import CONNECTIONS_MAX, HEAD_MAX, HubIntake
 from handler.dispatch.dedupe import PAIR_COST
 from handler.dispatch.subscriptions import LINGER_BYTES
 from handler.sources.value_count import VALUES_MAX
@@ -183,7 +184,7 @@ def _handler(config: Config) -> Footprint:
     request = handler.push_in_http_max_headers_size + handler.push_in_http_max_body_size
     # A body grows by an eighth more than it needs; one at a time is copied.
     control = (MAX_CONNECTIONS * 9 // 8 + 1) * request if handler.push_in_http_port else 0
-    hub = (CONNECTIONS_MAX * 9 // 8 + 1) * (HEAD_MAX + BODY_MAX) + 3 * longest if HubIntake.wanted(config) else 0
+    hub = (CONNECTIONS_MAX * 9 // 8 + 1) * (HEAD_MAX + HUB_BODY_MAX) + 3 * longest if HubIntake.wanted(config) else 0
     waiting = handler.worker_queue_max + WRITE_AHEAD + FRAME_BYTES + COPIES * item
     body = handler.push_in_http_max_body_size
     return Footprint(

@@ -1,4 +1,4 @@
-"""``gripproxy hub topics|publish|read|follow``: a hub from the command line, over HTTP (docs/hub.md).
+"""``gripproxy hub topics|publish|read|follow|snapshot``: a hub from the command line, over HTTP (docs/hub.md).
 
 The exit status is 0 after success, 1 if the hub cannot be reached or refuses the request, 2 for wrong usage, and 130
 after Ctrl-C.
@@ -76,6 +76,10 @@ def add_hub_commands(parser: argparse.ArgumentParser) -> None:
     follow = command("follow", "print events as they are stored, until Ctrl-C")
     _selection_options(follow)
     follow.add_argument("--limit", metavar="N", type=_count, help="end after so many events")
+    snapshot = command("snapshot", "print the last event of each key, as lines of JSON")
+    snapshot.add_argument("topic", metavar="TOPIC", help="name of the topic")
+    snapshot.add_argument("--version", metavar="CURSOR", help="as it was at this place (default: the newest)")
+    _range_options(snapshot)
 
 
 def _topics_options(parser: argparse.ArgumentParser) -> None:
@@ -115,10 +119,14 @@ def _selection_options(parser: argparse.ArgumentParser) -> None:
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument("--after", metavar="CURSOR", help="begin behind a place (0: all events)")
     begin.add_argument("--since", metavar="TIME", help="begin after a time, RFC 3339: 2026-01-31T12:00:00Z")
-    add("--low", metavar="KEY", help="only keys from this one on")
-    add("--high", metavar="KEY", help="only keys below this one")
+    _range_options(parser)
     add("--truncated", action="store_true", help="begin at the oldest retained event if older ones are asked for")
     add("--json", action="store_true", help="print an object of JSON a line")
+
+
+def _range_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--low", metavar="KEY", help="only keys from this one on")
+    parser.add_argument("--high", metavar="KEY", help="only keys below this one")
 
 
 def _count(text: str) -> int:
@@ -466,9 +474,31 @@ async def _follow(options: argparse.Namespace) -> int:
     return 0
 
 
+# --- snapshot
+
+
+async def _snapshot(options: argparse.Namespace) -> int:
+    from griphub.client.snapshot import SnapshotVersion, read_snapshot
+
+    first: SnapshotVersion | None = None
+    async with _connection(options) as connection:
+        bounds = (options.low, options.high, options.version)
+        async for message in read_snapshot(connection, options.topic, *bounds):
+            if isinstance(message, SnapshotVersion):
+                first = message
+                print(json.dumps({"type": "snapshot", "version": first.version, "cursor": first.cursor}))
+            else:
+                print(json.dumps(message.document))
+    assert first is not None
+    # As in HTTP: a reader of the output sees by this line that it is whole.
+    print(json.dumps({"complete": first.version, "cursor": first.cursor}))
+    return 0
+
+
 _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Coroutine[Any, Any, int]]]] = {
     "topics": _topics,
     "publish": _publish,
     "read": _read,
     "follow": _follow,
+    "snapshot": _snapshot,
 }

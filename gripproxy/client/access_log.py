@@ -85,11 +85,14 @@ class AccessLog:
         head, forwarder = request.head, exchange.forwarder
         host = head.loggable if head is not None else request.host or b"localhost"
         if host and code and self._plain and forwarder is not None and forwarder.loggable:
+            target = request.target
+            if forwarder.route.secret_query:
+                target = forwarder.route.public(target)
             line = b"%b http%b://%b%b -> %b %d %d bytes %d ms\n" % (
                 request.method,
                 b"s" if client.secure else b"",
                 host,
-                request.target,
+                target,
                 forwarder.loggable,
                 code,
                 size,
@@ -101,7 +104,7 @@ class AccessLog:
                 log.printable(line)
                 return
         route = exchange.route
-        target = route.targets[exchange.target_index] if route is not None else "-"
+        goal = route.targets[exchange.target_index] if route is not None else "-"
         extra = ""
         if self._proxy.log_from:
             extra += f" from={peer_text(client.transport)}"
@@ -114,7 +117,7 @@ class AccessLog:
             "s" if client.secure else "",
             request.host or b"localhost",
             request.target if route is None else route.public(request.target),
-            target,
+            goal,
             code or "client left",
             size,
             (self._clock() - exchange.began) * 1000,

@@ -163,7 +163,8 @@ class Exchange(UpstreamRequest):
         length: int | None = 0
         body = b""
         if self._kept:
-            body = b"".join(self._kept)
+            kept = self._kept
+            body = kept[0] if len(kept) == 1 else b"".join(kept)
             length = len(body)
             self.figures.server_content_bytes_sent += length
         if request.complete:

@@ -29,7 +29,8 @@ def split_token_key(text: str) -> tuple[str, str]:
     """Return the name of a key, empty if it has none, and the key, of one entry of ``hub_key``.
 
     Args:
-        text: ``[kid:]key``; ``file:`` and ``base64:`` are no names.
+        text: ``[kid:]key``; ``file:`` and ``base64:`` are no names, so a secret that has a colon is given as
+            ``base64:``.
     """
     match = _KID.fullmatch(text)
     if match is None or match[1] in ("file", "base64"):

@@ -6,9 +6,9 @@ reports readiness, and receives ``runner_messages``; ``handover`` is the message
 runner.
 
 ``listening_sockets`` opens or adopts the sockets of clients, ``endpoints`` those of publishers, ``tls`` loads
-certificates. ``limits`` raises the limit of open files, ``background`` runs a blocking call beside the loop, and
-``zmq_reader`` drains a ZeroMQ socket from an event loop, a bounded turn at a time. ``hub_sockets`` names the sockets
-between the hub, workers and the handler.
+certificates. ``limits`` raises the limit of open files, ``heap`` keeps freed memory, ``background`` runs a blocking
+call beside the loop, and ``zmq_reader`` drains a ZeroMQ socket from an event loop, a bounded turn at a time.
+``hub_sockets`` names the sockets between the hub, workers and the handler.
 
 No module here knows requests, channels or items.
 """

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gripproxy.config import Config
 
-__all__ = ["hub_control_socket", "hub_socket", "hub_sub_spec"]
+__all__ = ["HUB_BODY_MAX", "hub_control_socket", "hub_socket", "hub_sub_spec"]
+
+HUB_BODY_MAX: Final = 2 * 1024 * 1024
+"""Bytes of a request's body on ``hub_control_socket``: a batch has up to 1 MB of items, an item may be longer."""
 
 
 def hub_socket(config: Config) -> str:

@@ -143,7 +143,7 @@ class Route:
             uri: of the client's request.
         """
         secret = self.secret_query
-        if not secret:
+        if not secret or b"?" not in uri:
             return uri
         bare, _, query = uri.partition(b"?")
         parts = _SEPARATOR.split(query)
@@ -167,6 +167,9 @@ class Route:
             drop, begin = self.path_rem, b""
         else:
             return path
+        if b"?" not in path:
+            rest = begin + path[drop:]
+            return rest if rest.startswith(b"/") else b"/" + rest
         bare, mark, query = path.partition(b"?")
         bare = begin + bare[drop:]
         if not bare.startswith(b"/"):

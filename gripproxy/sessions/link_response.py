@@ -2,13 +2,15 @@
 
 The head is judged first; then the body goes to the readers as it arrives. One response serves all sessions with an
 equal request, also those that join while little of it has passed. While all readers are blocked the backend is not
-read; while one reader is writable the others get the body as fast as that one, and buffer it.
+read; while one reader is writable the others get the body as fast as that one, and buffer it. Many readers get a piece,
+or the end, in several turns of the loop; the backend is not read meanwhile.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Final, Protocol
 
 from gripproxy.grip.bounds import BOUNDS, Bounds
@@ -18,7 +20,7 @@ from gripproxy.grip.instruct import Instruct, InstructError, is_instruct_type
 from gripproxy.grip.instruct_parser import parse_instruct
 from gripproxy.grip.response import Response, chunk
 
-__all__ = ["ERROR_MAX", "INSTRUCT_MAX", "JOIN_MAX", "PIECE", "Reader", "Reading", "SharedResponse"]
+__all__ = ["ERROR_MAX", "INSTRUCT_MAX", "JOIN_MAX", "PIECE", "STEP", "Reader", "Reading", "SharedResponse"]
 
 JOIN_MAX: Final = 100_000
 """Bytes of a response that may have passed when a reader joins; as many are kept for that (docs/grip.md §6.6)."""
@@ -31,6 +33,9 @@ ERROR_MAX: Final = 100_000
 
 PIECE: Final = 65_536
 """Bytes of the longest piece that a reader gets: whether its client blocks is checked between pieces."""
+
+STEP: Final = 100
+"""Readers that get a piece, or the end, in one turn of the loop: 3 ms."""
 
 
 class Reader(Protocol):
@@ -126,16 +131,19 @@ class SharedResponse:
     __slots__ = (
         "_bounds",
         "_closed",
+        "_failed",
         "_filter",
         "_instruct",
         "_joining",
         "_over",
         "_paused",
+        "_piece",
         "_problem",
         "_pumping",
         "_readers",
         "_record",
         "_response",
+        "_rest",
         "_size",
         "_soon",
         "_state",
@@ -161,7 +169,14 @@ class SharedResponse:
         self._record: list[bytes] = []
         """Pieces that have passed, for readers that join."""
         self._waiting: deque[bytes] = deque()
-        """Pieces that arrived while all readers were blocked: at most one read of the backend's connection."""
+        """Pieces that arrived while all readers were blocked, or a piece was under way: at most one read of the
+        backend's connection."""
+        self._piece = (b"", b"")
+        """The piece under way, and as a chunk."""
+        self._rest: tuple[Reading, ...] = ()
+        """Readers that have not got it."""
+        self._failed = False
+        """The end is a failure."""
         self._response: Response | None = None
         self._instruct: Instruct | None = None
         self._filter: ResponseFilter | None = None
@@ -361,11 +376,11 @@ class SharedResponse:
         self.source = None
         if self._over:
             return
-        readers = [*self._readers, *self._joining]
-        self._readers, self._joining = {}, {}
+        self._readers |= self._joining
+        self._joining = {}
+        self._failed = True
         self._finish()
-        for reading in readers:
-            reading.reader.on_link_failed()
+        self._report_end()
 
     # --- handing on
 
@@ -383,39 +398,75 @@ class SharedResponse:
         if self._pumping or self._over or self._state in (ASKED, REFUSED, GATHERED):
             return
         self._pumping = True
-        while self._waiting and self._taken:
-            piece = self._waiting.popleft()
-            framed = chunk(piece)
-            if self._closed is not None or self._joining:
-                self._record.append(piece)
-            self._size += len(piece)
-            for reading in list(self._readers):
-                # A reader may end another one, or itself.
-                if reading in self._readers:
-                    self._give(reading, piece, framed)
-            if self._size > JOIN_MAX:
-                self._stop_joining()
+        served = self._give_rest(0)
+        while not self._rest and self._waiting and self._taken and served < STEP:
+            self._rest = self._next_piece()
+            served = self._give_rest(served)
         self._pumping = False
         if self._over:
             return
-        if self._state == ENDED and not self._waiting and not self._joining:
-            self._say_end()
+        late = bool(self._rest or (self._waiting and self._taken))
+        if late:
+            self._pumping = True
+            self._soon(self._go_on)
+        elif self._state == ENDED and not self._waiting and not self._joining:
+            self._finish()
+            self._report_end()
             return
-        paused = bool(self._readers) and not self._taken
+        self._pace(late)
+
+    def _go_on(self) -> None:
+        self._pumping = False
+        self.pump()
+
+    def _next_piece(self) -> tuple[Reading, ...]:
+        """Take the next piece; return the readers that get it."""
+        piece = self._waiting.popleft()
+        self._piece = piece, chunk(piece)
+        if self._closed is not None or self._joining:
+            self._record.append(piece)
+        self._size += len(piece)
+        if self._size > JOIN_MAX:
+            self._stop_joining()
+        return tuple(self._readers)
+
+    def _give_rest(self, served: int) -> int:
+        """Give the piece under way to readers, up to STEP of all pieces in this turn; return how many had got one."""
+        part, self._rest = self._rest[: STEP - served], self._rest[STEP - served :]
+        for reading in part:
+            # A reader may end another one, or itself.
+            if reading in self._readers:
+                self._give(reading, *self._piece)
+        return served + len(part)
+
+    def _pace(self, late: bool) -> None:
+        """Have the backend read while a reader takes pieces, unless one is ``late``: still under way."""
+        blocked = bool(self._readers) and not self._taken
+        paused = late or blocked
+        if blocked:
+            # Blocked readers may take long: a new one gets a request of its own, and nothing is kept for it.
+            self._stop_joining()
         if paused != self._paused and self.source is not None:
             self._paused = paused
             if paused:
-                # It may take long: a request of its own serves a new reader sooner, and nothing is kept for it.
-                self._stop_joining()
                 self.source.pause()
             else:
                 self.source.resume()
 
-    def _say_end(self) -> None:
-        readers, self._readers = list(self._readers), {}
-        self._finish()
-        for reading in readers:
-            reading.reader.on_link_end(reading.uri, self._instruct, self._problem)
+    def _report_end(self) -> None:
+        """Report the end to readers, to the others in later turns of the loop."""
+        try:
+            for reading in tuple(islice(self._readers, STEP)):
+                # A reader may end another one.
+                if reading in self._readers:
+                    del self._readers[reading]
+                    if self._failed:
+                        reading.reader.on_link_failed()
+                    else:
+                        reading.reader.on_link_end(reading.uri, self._instruct, self._problem)
+        finally:
+            if self._readers:
+                self._soon(self._report_end)
 
 
 ASKED, REFUSED, GATHERED, PASSED, SPOILED, ENDED = range(6)

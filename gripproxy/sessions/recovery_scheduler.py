@@ -2,7 +2,8 @@
 
 Sans-I/O. Sessions wait here for their turn (docs/grip.md §6.4), by backend. Each backend has a limited number of
 requests under way, and while they fail, the next is sent after a growing pause. A rate limits the requests to all
-backends; sessions that one request serves have their turn together and count as one.
+backends; sessions that one request serves have their turn together and count as one. Where these are many, the loop
+serves other work in between; ``since`` shows which request is recent enough for all of them.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from random import random
 from typing import Final, Protocol
+
+from gripproxy.delivery.turns import Turns
 
 __all__ = [
     "INTERVAL",
@@ -19,6 +23,7 @@ __all__ = [
     "PAUSE",
     "RATE",
     "SPREAD",
+    "STEP",
     "Asked",
     "Queryable",
     "RecoveryScheduler",
@@ -41,6 +46,9 @@ load, and notices soon that the backend is back."""
 
 SPREAD: Final = 0.1
 """Fraction by which times are shortened at random, so that sessions that begin together do not query together."""
+
+STEP: Final = 50
+"""Sessions that one request serves that query between two checks of the clock: 2 ms."""
 
 BACKENDS_MAX: Final = 1024
 """Backends whose failures are remembered although no session waits for them."""
@@ -93,6 +101,20 @@ class _Group:
         self.key = key
         self.urgent = urgent
         self.sessions: dict[Queryable, None] = {}
+
+
+class _Served:
+    """Group that has its turn: its sessions, and the number of those that have queried."""
+
+    __slots__ = ("after", "group", "place", "sessions", "since")
+
+    def __init__(self, group: _Group, since: float) -> None:
+        self.group = group
+        self.since = since
+        self.after: list[Callable[[], None]] = []
+        """Called when all sessions have queried."""
+        self.sessions = tuple(group.sessions)
+        self.place = 0
 
 
 class _Backend:
@@ -153,6 +175,7 @@ class RecoveryScheduler:
     Args:
         arm: has ``run`` called after so many seconds; 0 for the next turn of the loop.
         clock: returns the time in seconds.
+        turns: bound the time of a turn of the loop.
         rate: requests per second to all backends.
         most: requests under way to one backend.
         chance: returns a random number in [0, 1).
@@ -162,12 +185,17 @@ class RecoveryScheduler:
         self,
         arm: Callable[[float], None],
         clock: Callable[[], float],
+        turns: Turns,
         rate: float = RATE,
         most: int = MOST,
         chance: Callable[[], float] = random,
     ) -> None:
         self._arm = arm
         self._clock = clock
+        self._turns = turns
+        self._serving: _Served | None = None
+        self._urgent_since: float | None = None
+        """Time of the first urgent query in this turn of the loop, in seconds; None if there was none."""
         self._rate = rate
         self._most = most
         self._chance = chance
@@ -184,6 +212,29 @@ class RecoveryScheduler:
 
     def __contains__(self, session: object) -> bool:
         return session in self._queued
+
+    @property
+    def since(self) -> float:
+        """Time, in seconds, from which on a request is recent enough for the session that has its turn.
+
+        All sessions of a group were queued before the first of them has its turn, also if the last has it later. For
+        urgent ones it is the first of this turn of the loop.
+        """
+        since = self._urgent_since if self._serving is None else self._serving.since
+        return self._clock() if since is None else since
+
+    def when_served(self, call: Callable[[], None]) -> None:
+        """Call a function when all sessions of the group that has its turn have queried; now if none has.
+
+        A request that was sent before could be answered before, and the sessions behind it would need another one.
+
+        Args:
+            call: the function.
+        """
+        if self._serving is None:
+            call()
+        else:
+            self._serving.after.append(call)
 
     @property
     def asking(self) -> int:
@@ -214,11 +265,17 @@ class RecoveryScheduler:
         now = self._clock()
         self.discard(session)
         if self._free(backend, now):
+            if self._urgent_since is None:
+                self._urgent_since = now
+                self._turns.later(self._urgent_over)
             session.update()
             self._forget(backend)
             return
         self._put(session, backend, backend.urgent, True)
         self._wait()
+
+    def _urgent_over(self) -> None:
+        self._urgent_since = None
 
     def discard(self, session: Queryable) -> None:
         """Remove a session that is over or needs no query any more.
@@ -232,8 +289,11 @@ class RecoveryScheduler:
         del group.sessions[session]
         if not group.sessions:
             backend = group.backend
-            del (backend.urgent if group.urgent else backend.groups)[group.key]
-            self._forget(backend)
+            groups = backend.urgent if group.urgent else backend.groups
+            # A group that has its turn waits no longer.
+            if groups.get(group.key) is group:
+                del groups[group.key]
+                self._forget(backend)
 
     def begin(self, backend: Hashable) -> Asked:
         """Count a request as under way, whether or not it had to wait for a turn.
@@ -289,14 +349,45 @@ class RecoveryScheduler:
             backends = list(self._backends.values())
             for backend in backends:
                 backend.due = len(backend.groups)
-        taken = self._take(backends, now)
+        taken = deque(_Served(group, now) for group in self._take(backends, now))
         try:
-            for group in taken:
-                for session in group.sessions:
-                    session.update()
-                self._forget(group.backend)
+            while taken:
+                served = taken.popleft()
+                if self._turns.late() or not self._serve(served):
+                    self._turns.again(partial(self._serve, served))
         finally:
+            # After the failure of a session: the other groups have their turn.
+            for served in taken:
+                self._turns.again(partial(self._serve, served))
             self._wait()
+
+    def _serve(self, served: _Served) -> bool:
+        """Give sessions of a group their turn until the loop's turn is over. Returns whether all have had it."""
+        group = served.group
+        self._serving = served
+        try:
+            while True:
+                step = served.sessions[served.place : served.place + STEP]
+                for session in step:
+                    served.place += 1
+                    # A session may have ended meanwhile, or queried for an urgent reason.
+                    if self._queued.get(session) is group:
+                        del self._queued[session], group.sessions[session]
+                        session.update()
+                if served.place >= len(served.sessions):
+                    break
+                if self._turns.late():
+                    return False
+        except BaseException:
+            # Of one session; those behind it have their turn.
+            self._turns.again(partial(self._serve, served))
+            raise
+        finally:
+            self._serving = None
+        for call in served.after:
+            call()
+        self._forget(group.backend)
+        return True
 
     def _take(self, backends: Iterable[_Backend], now: float) -> list[_Group]:
         """Remove and return the groups that have their turn, one of each backend in rotation."""
@@ -310,10 +401,7 @@ class RecoveryScheduler:
             if groups is backend.groups:
                 self._left -= 1
                 backend.due -= 1
-            group = groups.pop(next(iter(groups)))
-            for session in group.sessions:
-                del self._queued[session]
-            taken.append(group)
+            taken.append(groups.pop(next(iter(groups))))
             if backend.waiting and room > 1 and not backend.pause:
                 turns.append((backend, room - 1))
         return taken

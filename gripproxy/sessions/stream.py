@@ -376,6 +376,9 @@ class StreamHold(Hold[StreamTerms]):
             self.transport.write(chunk(keep_alive.data) if self.chunked else keep_alive.data)
         self.context.wheel.set(self, now + interval)
 
+    def recover(self) -> None:
+        """Do nothing: without a next link there is no query, so the stream waits for no turn."""
+
     def update(self) -> None:
         """Do nothing: without a next link there is no query."""
 

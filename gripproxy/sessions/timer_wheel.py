@@ -1,4 +1,4 @@
-"""Timers for very many sessions: one set of members per tick instead of one timer per connection.
+"""Timers for very many sessions: the members of each tick instead of one timer per connection.
 
 Sans-I/O: the owner calls ``advance`` with its clock, and members that are due are called.
 """
@@ -46,12 +46,13 @@ class Wheel:
     __slots__ = ("_current", "_failed", "_slots")
 
     def __init__(self, now: float, failed: Callable[[Timed, Exception], None] = _raised) -> None:
-        self._slots: dict[int, set[Timed]] = {}
+        # All members keep the same object as their tick; a dict of members takes half of the memory of a set.
+        self._slots: dict[int, tuple[int, dict[Timed, None]]] = {}
         self._current = int(now / TICK)
         self._failed = failed
 
     def __len__(self) -> int:
-        return sum(map(len, self._slots.values()))
+        return sum(len(members) for _, members in self._slots.values())
 
     def set(self, member: Timed, due: float) -> None:
         """Set or move the timer of a member.
@@ -67,12 +68,13 @@ class Wheel:
             return
         if member.tick >= 0:
             self.cancel(member)
-        member.tick = tick
         slot = self._slots.get(tick)
         if slot is None:
-            self._slots[tick] = {member}
+            self._slots[tick] = tick, {member: None}
         else:
-            slot.add(member)
+            tick, members = slot
+            members[member] = None
+        member.tick = tick
 
     def cancel(self, member: Timed) -> None:
         """Cancel the timer of a member, if one is set.
@@ -82,8 +84,9 @@ class Wheel:
         """
         slot = self._slots.get(member.tick)
         if slot is not None:
-            slot.discard(member)
-            if not slot:
+            members = slot[1]
+            members.pop(member, None)
+            if not members:
                 del self._slots[member.tick]
         member.tick = -1
 
@@ -103,9 +106,10 @@ class Wheel:
             slot = self._slots.pop(tick, None)
             if slot is None:
                 continue
-            for member in slot:
+            members = slot[1]
+            for member in members:
                 member.tick = _DUE
-            rest = iter(slot)
+            rest = iter(members)
             while True:
                 try:
                     for member in rest:

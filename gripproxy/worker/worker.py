@@ -37,10 +37,12 @@ from gripproxy.delivery.channel_table import ChannelTable
 from gripproxy.delivery.fanout import Fanout
 from gripproxy.delivery.rate_limiter import DeliveryRateLimiter
 from gripproxy.delivery.send_buffers import SendBuffers
+from gripproxy.delivery.turns import Turns
 from gripproxy.grip.signature import KeyProblem
 from gripproxy.pipe import socket_path
 from gripproxy.process import tls
 from gripproxy.process.handover import ALONE, Handover
+from gripproxy.process.heap import keep_freed_memory
 from gripproxy.process.listening_sockets import ListeningSocket
 from gripproxy.process.log import log
 from gripproxy.process.supervised import Child
@@ -110,8 +112,9 @@ class Worker:
 
         # Backends
         recovery_max = ceil(proxy.recovery_max / workers)
+        turns = Turns(loop.call_soon, clock)
         scheduler = self.scheduler = RecoveryScheduler(
-            lambda seconds: later(seconds, scheduler.run), clock, proxy.recovery_rate / workers, recovery_max
+            lambda seconds: later(seconds, scheduler.run), clock, turns, proxy.recovery_rate / workers, recovery_max
         )
         router = self.router = Router(config)
         files_max = open_files_max()
@@ -244,6 +247,7 @@ class Worker:
             KeyProblem: A key cannot be read.
         """
         routes, loop = self.routes, self._loop
+        keep_freed_memory()
         routes.load()
         log.attach(loop)
         routes.watch(child)

@@ -14,7 +14,7 @@ import zmq
 
 from gripproxy.config import Config
 from gripproxy.process.endpoints import listen_metrics
-from gripproxy.process.hub_sockets import hub_control_socket, hub_sub_spec
+from gripproxy.process.hub_sockets import HUB_BODY_MAX, hub_control_socket, hub_sub_spec
 from handler.dispatch.dispatcher import Dispatcher
 from handler.sources.source import Sources
 from handler.sources.zmq_sub import ZmqSub
@@ -23,13 +23,10 @@ from .api import Api
 from .authenticator import Authenticator
 from .http_server import HttpServer, Limits
 
-__all__ = ["BODY_MAX", "CONNECTIONS_MAX", "HEAD_MAX", "HubIntake"]
+__all__ = ["CONNECTIONS_MAX", "HEAD_MAX", "HubIntake"]
 
 HEAD_MAX: Final = 10_000
 """Bytes of a request's head on the HTTP socket."""
-
-BODY_MAX: Final = 2 * 1024 * 1024
-"""Bytes of a request's body on the HTTP socket: a batch has up to 1 MB of items, to which their encoding adds."""
 
 CONNECTIONS_MAX: Final = 8
 """Connections to the HTTP socket: the hub has one, and one that the kernel has not seen the end of after a restart."""
@@ -80,7 +77,7 @@ class HubIntake:
         self._sources.open(source, dispatcher.channels)
         sock = listen_metrics(f"ipc://{hub_control_socket(self._config)}", "rundir", _MODE)
         api = Api(dispatcher, Authenticator(None), self._now, time.time)
-        self._server = HttpServer(api, Limits(HEAD_MAX, BODY_MAX), CONNECTIONS_MAX)
+        self._server = HttpServer(api, Limits(HEAD_MAX, HUB_BODY_MAX), CONNECTIONS_MAX)
         await self._server.open(sock)
 
     def retire(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -121,6 +122,37 @@ def command(site: HubSite, *argv: str, token: str | None = None) -> subprocess.C
         timeout=60,
         check=False,
     )
+
+
+def test_a_snapshot_from_the_command_line(site: HubSite) -> None:
+    assert command(site, "topics", "make", "table").returncode == 0
+    numbers = range(2500)
+    # Several pages of the hub, so that the proxy follows links between them.
+    for round in ("old", "new"):
+        batch = [NewEvent({"n": number, "is": round, "filler": "x" * 500}, key=f"k{number:04}") for number in numbers]
+        asyncio.run(publish_all(site, "table", batch))
+    assert command(site, "publish", "table", "--delete", "--key=k0001").returncode == 0
+    done = command(site, "snapshot", "table")
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *events, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert last == {"complete": first["version"], "cursor": first["cursor"]}
+    assert [event["key"] for event in events] == [f"k{number:04}" for number in numbers if number != 1]
+    assert {event["data"]["is"] for event in events} == {"new"}
+    # A version between the events of two keys.
+    part = command(site, "snapshot", "table", "--low=k0010", "--high=k0012", f"--version={events[9]['cursor']}")
+    found = [json.loads(line) for line in part.stdout.splitlines()]
+    assert [(event["key"], event["data"]["is"]) for event in found[1:-1]] == [("k0010", "new"), ("k0011", "old")]
+    gone = command(site, "snapshot", "table", "--version=zzzz.1")
+    assert (gone.returncode, gone.stdout) == (1, "")
+    assert "(410 gone)" in gone.stderr
+    followed = command(site, "follow", "table", f"--after={events[2497]['cursor']}", "--limit=1", "--json")
+    assert json.loads(followed.stdout)["key"] == "k2499"
+
+
+async def publish_all(site: HubSite, topic: str, events: list[NewEvent]) -> None:
+    async with Publisher(site.url, topic) as publisher:
+        for event in events:
+            await publisher.submit(event.data, key=event.key)
 
 
 def test_commands_with_tokens() -> None:

@@ -12,7 +12,7 @@ import pathlib
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -128,22 +128,23 @@ def deletes_first() -> None:
 
 def divides_versions() -> None:
     """Pages end anywhere."""
-    take = sqlite_reader._take
-    sqlite_reader._take = lambda rows, limit, size, version, place: take(rows, limit, size, None, place)
+    init = sqlite_reader.RowScan.__init__
+
+    def anywhere(self: sqlite_reader.RowScan, rows: Any, limit: int, size: int, version: Any, place: int) -> None:
+        init(self, rows, limit, size, None, place)
+
+    sqlite_reader.RowScan.__init__ = anywhere  # type: ignore[method-assign]
 
 
 def skips_an_event() -> None:
     """A page leaves out its second event."""
-    page = sqlite_reader.RowReader.page_in_view
+    pieces = sqlite_reader.PageScan.__iter__
 
-    def shorter(self: sqlite_reader.RowReader, number: int, after: int, keys: Any, *rest: Any) -> Any:
-        found = page(self, number, after, keys, *rest)
-        if found is None:
-            return None
-        topic, rows, *others = found
-        return (topic, rows[:1] + rows[2:], *others)
+    def shorter(self: sqlite_reader.PageScan) -> Iterator[Any]:
+        for index, rows in enumerate(pieces(self)):
+            yield rows if index else rows[:1] + rows[2:]
 
-    sqlite_reader.RowReader.page_in_view = shorter  # type: ignore[method-assign,assignment]
+    sqlite_reader.PageScan.__iter__ = shorter  # type: ignore[method-assign]
 
 
 CHANGES: Final[dict[str, Callable[[], None]]] = {

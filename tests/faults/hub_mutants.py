@@ -14,6 +14,7 @@ import pytest
 
 from griphub.access import capability
 from griphub.access.capability import Capability
+from griphub.access.rights import Rights
 from griphub.api import reading
 from griphub.api.follow import Follower, Following
 from griphub.api.reading import Reading
@@ -109,7 +110,7 @@ def knows_any_birth(patch: Patch) -> None:
 def deletes_silently(patch: Patch) -> None:
     """Followers of a topic are not asked to come back when it is deleted."""
 
-    async def delete(self: Topics, name: str) -> Answer:
+    async def delete(self: Topics, name: str, rights: Rights) -> Answer:
         topic = self.find(name)
         await self._context.writer.delete_topic(name)
         self._context.topics.remove(topic.number)
@@ -168,8 +169,8 @@ def hoards(patch: Patch) -> None:
     """Any number of items wait for the handler."""
     init = Outbox.__init__
 
-    def boundless(self: Outbox, hint: Callable[[str], bytes | None]) -> None:
-        init(self, hint, queue_max=2**60)
+    def boundless(self: Outbox, hint: Callable[[str], bytes | None], body_max: int) -> None:
+        init(self, hint, body_max, queue_max=2**60)
 
     patch.setattr(Outbox, "__init__", boundless)
 

@@ -263,7 +263,7 @@ async def hub_restarted(stage: Stage) -> None:
 
 async def handler_stalled(stage: Stage) -> None:
     """The handler takes a request and does not answer; items wait, without sockets."""
-    outbox = Outbox(lambda channel: hint_item(channel, Representation.LINES))
+    outbox = Outbox(lambda channel: hint_item(channel, Representation.LINES), 1_000_000)
     outbox.connected()
     outbox.add("hub/1", b"{}")
     assert outbox.next_body()

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from griphub.service import Hub
-from gripproxy.config import load_config
+from gripproxy.config import Config, load_config
 from gripproxy.process.hub_sockets import hub_socket
 
-__all__ = ["HubApi", "Response", "hub_api"]
+__all__ = ["PATIENCE", "HubApi", "Response", "hub_api", "hub_config"]
 
 PATIENCE: Final = 30.0
 
@@ -126,6 +126,14 @@ class HubApi:
         return [event["cursor"] for event in response.json["events"]]
 
 
+def hub_config(place: pathlib.Path, changes: Mapping[str, str] | None = None) -> Config:
+    """Return the configuration of a hub whose files are in ``place``, with further values of ``[hub]``."""
+    values = {"store": str(place / "hub.db"), "hub_anonymous": "all", "ballast": "0", **(changes or {})}
+    text = f"[global]\nrundir={place}/run\n[hub]\n" + "".join(f"{name}={value}\n" for name, value in values.items())
+    (place / "gripproxy.conf").write_text(text)
+    return load_config(str(place / "gripproxy.conf"))
+
+
 @contextlib.asynccontextmanager
 async def hub_api(
     changes: Mapping[str, str] | None = None, directory: pathlib.Path | None = None
@@ -133,10 +141,7 @@ async def hub_api(
     """Run a hub for the time of the block; ``changes`` are further values of ``[hub]``."""
     with tempfile.TemporaryDirectory(prefix="hub-") as temporary:
         place = directory or pathlib.Path(temporary)
-        values = {"store": str(place / "hub.db"), "hub_anonymous": "all", "ballast": "0", **(changes or {})}
-        text = f"[global]\nrundir={place}/run\n[hub]\n" + "".join(f"{name}={value}\n" for name, value in values.items())
-        (place / "gripproxy.conf").write_text(text)
-        config = load_config(str(place / "gripproxy.conf"))
+        config = hub_config(place, changes)
         hub = Hub(config)
         try:
             await hub.open()

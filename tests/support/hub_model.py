@@ -163,7 +163,7 @@ class Hub:
         self.store = store
         self.config = HubConfig(store="memory", content_max=CONTENT_MAX, hub_anonymous="all")
         self.index = ChannelIndex(self.config.prefix)
-        self.outbox = Outbox(self._hint, batch_max=4000, queue_max=20_000)
+        self.outbox = Outbox(self._hint, body_max=100_000, batch_max=4000, queue_max=20_000)
         self.fanout = FanOut(self.index, store.epochs, self.outbox.add, store.newest, CONTENT_MAX)
         self.topics = TopicTable()
         for topic in store.topics.values():
@@ -179,6 +179,7 @@ class Hub:
             fanout=self.fanout,
             writer=cast(Any, None),
             readers=cast(Any, store),
+            bodies=cast(Any, None),
             verifier=cast(Any, None),
             quotas=quotas,
             leases=SnapshotLeases(),

@@ -12,6 +12,7 @@ from gripproxy.delivery.channel import Subscription
 from gripproxy.delivery.channel_table import ChannelTable
 from gripproxy.delivery.fanout import Fanout
 from gripproxy.delivery.rate_limiter import DeliveryRateLimiter
+from gripproxy.delivery.turns import Turns as DeliveryTurns
 from gripproxy.grip.close_frame import close_payload
 from gripproxy.grip.control import Subscribe
 from gripproxy.grip.filters import Ask, AskAnswer
@@ -256,7 +257,8 @@ class House:
         self.reports: list[tuple[bytes, str, int]] = []
         """Refused items that were reported."""
         self.wheel = Wheel(self.clock())
-        self.scheduler = RecoveryScheduler(self.armed.append, self.clock, chance=lambda: 0.0)
+        turns = DeliveryTurns(self.turns, self.clock)
+        self.scheduler = RecoveryScheduler(self.armed.append, self.clock, turns, chance=lambda: 0.0)
         self.context = SessionContext(
             self.table,
             self.wheel,

@@ -63,6 +63,7 @@ class SmallHub:
         faults: of the next requests, taken from the left.
         token: that requests must have; None for none.
         followers: streams that are open.
+        whole: whether snapshots have their last line.
         url: of the hub.
     """
 
@@ -76,6 +77,7 @@ class SmallHub:
         self.token: str | None = None
         self.followers = 0
         self.page = 1000
+        self.whole = True
         self.url = ""
         self.gate = threading.Event()
         self.gate.set()
@@ -306,6 +308,20 @@ class SmallHub:
             answer["truncated"] = {"type": "truncated", **self._loss(topic)}
         return web.json_response(answer)
 
+    async def _snapshot(self, request: web.Request) -> web.Response:
+        _, topic = self._topic(request)
+        version = int(request.query.get("version", self._cursor(self._last)).rpartition(".")[2])
+        if version < topic.floor:
+            return problem(410, "gone", f"the version {version} is not retained", **self._loss(topic))
+        place = {"version": str(version), "cursor": self._cursor(version)}
+        chosen = [event for event in self._chosen(request, topic, 0) if int(event["id"]) <= version]
+        table = {event["key"]: event for event in chosen if "key" in event}
+        lines = [{"type": "snapshot", **place}, *(event for _, event in sorted(table.items()))]
+        if self.whole:
+            lines.append({"complete": place["version"], "cursor": place["cursor"]})
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        return web.Response(text=text, content_type="application/x-ndjson")
+
     async def _follow(self, request: web.Request, topic: Topic) -> web.StreamResponse:
         if request.headers.get("Last-Event-ID") == "resync":
             return web.Response(status=204)
@@ -348,6 +364,7 @@ class SmallHub:
         for method in ("GET", "PUT", "DELETE"):
             application.router.add_route(method, "/hub/topics/{topic:[^/]+}", self._settings)
         application.router.add_get("/hub/topics/{topic:[^/]+}/events", self._read)
+        application.router.add_get("/hub/topics/{topic:[^/]+}/snapshot", self._snapshot)
         application.router.add_post("/hub/topics/{topic:[^/]+}/events", self._publish)
         return application
 

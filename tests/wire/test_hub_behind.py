@@ -262,6 +262,27 @@ class TestLosses:
                 # Asked again at any moment since the loss, it gets the first of them at once.
                 assert [event["data"] for event in client.response().json()["events"]] in ([8], [8, 9])
 
+    def test_a_control_port_that_takes_less(self, hub: Hub, case: str) -> None:
+        """Events that do not fit into a request are fetched: the port never has to refuse one."""
+        site, sizes = hub.site, []
+
+        def relay(exchange: Exchange) -> bytes:
+            sizes.append(len(exchange.request.body))
+            token = exchange.request["Authorization"] or ""
+            answer = site.publisher.post("/publish/", exchange.request.body, f"Authorization: {token}")
+            return response(answer.line, body=answer.body)
+
+        site.second.on("/publish", relay)
+        values = {"publish": f"http://{site.second.address}", "prefix": "hub/less/"}
+        with Hub(site, "/lossy", "port2", values, "push_in_http_max_body_size=2000\n") as less:
+            topic = less.make(case)
+            with follow(less, topic) as stream, follow(less, topic, lines=True) as lines:
+                events = [1, "x" * 1500, 2, "y" * 3000, *range(3, 30), "z" * 50_000]
+                for event in events:
+                    less.publish(case, event)
+                assert [follower.data(len(events)) for follower in (stream, lines)] == [events] * 2
+        assert 1500 < max(sizes) <= 2000
+
     def test_the_hub_is_killed(self, hub: Hub, case: str) -> None:
         topic = hub.make(case)
         [cursor] = hub.publish(case, 1)

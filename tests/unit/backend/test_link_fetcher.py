@@ -141,6 +141,55 @@ class TestShared:
         readings = [reader.reading for reader in (first, same_turn, later)]
         assert [reading is not None and reading.late for reading in readings] == [False, False, True]
 
+    def test_those_of_one_group_are_in_time_however_long_their_turn_takes(self, fetches: Fetches) -> None:
+        scheduler, readers = fetches.house.worker.context.scheduler, []
+
+        class Session:
+            request_key = backend_key = "x"
+
+            def update(self) -> None:
+                readers.append(fetches.ask())
+                fetches.house.loop.now += 0.001
+
+        for _ in range(20):
+            scheduler.add(Session())
+        fetches.house.pass_time(1)
+        assert len(readers) == 20
+        assert [reader for reader in readers if reader.reading is None or reader.reading.late] == []
+        assert fetches.asked == 1
+
+    def test_the_request_of_a_group_waits_until_all_of_it_have_joined(self, fetches: Fetches) -> None:
+        scheduler = fetches.house.worker.context.scheduler
+        sent: list[int] = []
+        last = fetches.ask(b"/other")
+
+        class Session:
+            request_key = backend_key = "x"
+
+            def update(self) -> None:
+                fetches.ask()
+                fetches.house.loop.now += 0.001
+                sent.append(fetches.asked)
+
+        for _ in range(20):
+            scheduler.add(Session())
+        fetches.house.pass_time(1)
+        assert last.reading is not None
+        assert (sent, fetches.asked) == ([1] * 20, 2)
+
+    def test_one_that_nobody_waits_for_any_more_is_not_sent(self, fetches: Fetches) -> None:
+        class Session:
+            request_key = backend_key = "x"
+
+            def update(self) -> None:
+                reading = fetches.ask().reading
+                assert reading is not None
+                reading.leave()
+
+        fetches.house.worker.context.scheduler.add(Session())
+        fetches.house.pass_time(1)
+        assert fetches.asked == 0
+
     def test_a_question_out_of_an_answer_is_a_new_one(self, fetches: Fetches) -> None:
         reader = fetches.ask()
         reader.act = lambda: setattr(reader, "act", fetches.ask().act)

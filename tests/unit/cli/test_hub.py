@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -277,6 +275,43 @@ class TestRead:
         assert "not allowed with argument" in run.bad("read", "t", "--after=0", "--since=T", status=2)
 
 
+class TestSnapshot:
+    def test_the_last_event_of_each_key(self, hub: SmallHub, run: Out) -> None:
+        for number, key in enumerate("cabab"):
+            hub.add(number, key=key)
+        hub.add("without a key")
+        lines = [json.loads(line) for line in run.ok("snapshot", "t").splitlines()]
+        assert lines[0] == {"type": "snapshot", "version": "6", "cursor": "e1.6"}
+        assert [(line["key"], line["data"]) for line in lines[1:-1]] == [("a", 3), ("b", 4), ("c", 0)]
+        assert lines[-1] == {"complete": "6", "cursor": "e1.6"}
+
+    def test_a_range_at_a_version(self, hub: SmallHub, run: Out) -> None:
+        for number, key in enumerate("cabab"):
+            hub.add(number, key=key)
+        lines = run.ok("snapshot", "t", "--low=b", "--high=c", "--version=e1.3").splitlines()
+        assert [json.loads(line).get("data") for line in lines] == [None, 2, None]
+        assert hub.requests[-1][1].endswith("/topics/t/snapshot?low=b&high=c&version=e1.3")
+
+    def test_one_that_breaks_off_is_a_failure(self, hub: SmallHub, capsys: pytest.CaptureFixture[str]) -> None:
+        hub.add(1, key="k")
+        hub.whole = False
+        assert cli.main(["hub", "snapshot", "t"]) == 1
+        out, err = capsys.readouterr()
+        assert "complete" not in out
+        assert err == (
+            "gripproxy hub snapshot: error: the snapshot broke off before its last line and is void: take it again\n"
+        )
+
+    def test_a_version_that_is_not_retained(self, hub: SmallHub, run: Out) -> None:
+        hub.add("a", "b", key="k")
+        hub.forget(2)
+        assert "the version 1 is not retained (410 gone)" in run.bad("snapshot", "t", "--version=e1.1")
+
+    def test_json_is_safe_on_a_terminal(self, hub: SmallHub, run: Out) -> None:
+        hub.add("\x9b31m", key="k")
+        assert run.ok("snapshot", "t").isascii()
+
+
 class TestFollow:
     def test_from_a_place_on(self, hub: SmallHub, run: Out) -> None:
         hub.add("a", "b", "c")
@@ -319,38 +354,6 @@ class TestFollow:
         hub.faults.append(Fault(503))
         assert "(503)" in run.bad("follow", "t", "--after=0")
 
-    def test_new_events_until_ctrl_c(self, hub: SmallHub) -> None:
-        hub.add("old")
-        command = [sys.executable, "-m", "gripproxy", "hub", "follow", "t"]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        try:
-            wait(lambda: hub.followers == 1)
-            hub.add("new")
-            assert child.stdout is not None
-            assert child.stdout.readline() == '2026-01-01T00:00:00.000002Z  e1.2  "new"\n'
-            child.send_signal(signal.SIGINT)
-            assert child.communicate(timeout=60) == ("", "")
-            assert child.returncode == 130
-        finally:
-            child.kill()
-            child.communicate()
-
-    def test_a_publisher_at_a_silent_input_ends_with_ctrl_c(self, hub: SmallHub) -> None:
-        command = [sys.executable, "-m", "gripproxy", "hub", "publish", "t"]
-        child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        try:
-            assert child.stdin is not None
-            child.stdin.write("a\n")
-            child.stdin.flush()
-            wait(lambda: data(hub) == ["a"])
-            child.send_signal(signal.SIGINT)
-            assert child.wait(60) == 130
-        finally:
-            child.kill()
-            child.communicate()
-
 
 def wait(true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
@@ -363,4 +366,4 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["hub", "--help"])
     out = capsys.readouterr().out
-    assert all(name in out for name in ("topics", "publish", "read", "follow"))
+    assert all(name in out for name in ("topics", "publish", "read", "follow", "snapshot"))

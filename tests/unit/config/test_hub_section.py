@@ -106,10 +106,23 @@ class TestAccess:
         value = ",".join(f"k{number}:secret" for number in range(TOKEN_KEYS_MAX))
         assert len(files.load(f"store=hub.db\nhub_key={value}").hub.hub_key) == TOKEN_KEYS_MAX
 
-    def test_names_of_keys(self) -> None:
-        assert split_token_key("base64:YWJj") == ("", "base64:YWJj")
-        assert split_token_key("a.b:file:x:y") == ("a.b", "file:x:y")
-        assert split_token_key("secret") == ("", "secret")
+    @pytest.mark.parametrize(
+        ("text", "kid", "key"),
+        [
+            ("secret", "", "secret"),
+            ("a1:secret", "a1", "secret"),
+            ("a:b:c", "a", "b:c"),
+            ("base64:YWJj", "", "base64:YWJj"),
+            ("a.1:base64:YWJj", "a.1", "base64:YWJj"),
+            ("a.b:file:x:y", "a.b", "file:x:y"),
+            ("two words:x", "", "two words:x"),
+            (":x", "", ":x"),
+            ("a:", "a", ""),
+            ("x" * 65 + ":y", "", "x" * 65 + ":y"),
+        ],
+    )
+    def test_names_of_keys(self, text: str, kid: str, key: str) -> None:
+        assert split_token_key(text) == (kid, key)
 
     def test_the_shipped_key_is_found(self, files: Loader) -> None:
         (found,) = shipped_keys(files.load("store=hub.db\nhub_key=a:good, b:changeme"))

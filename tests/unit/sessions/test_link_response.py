@@ -9,7 +9,7 @@ import pytest
 
 from gripproxy.grip.headers import Headers
 from gripproxy.grip.instruct import Instruct
-from gripproxy.sessions.link_response import ERROR_MAX, INSTRUCT_MAX, JOIN_MAX, PIECE, Reading, SharedResponse
+from gripproxy.sessions.link_response import ERROR_MAX, INSTRUCT_MAX, JOIN_MAX, PIECE, STEP, Reading, SharedResponse
 from tests.support.session_doubles import Turns
 
 HOLD: Headers = [(b"Grip-Hold", b"stream"), (b"Grip-Channel", b"ch; prev-id=5"), (b"Grip-Link", b"</n>; rel=next")]
@@ -422,3 +422,77 @@ class TestLeaving:
         fetch.answer.body(b"x" * 3 * PIECE)
         assert len(client.log) == 1
         assert fetch.log == ["closed", "abandon"]
+
+
+class TestManyReaders:
+    """Each turn of the loop serves some of them; the backend is not read meanwhile."""
+
+    COUNT = 2 * STEP + 10
+
+    @pytest.fixture
+    def many(self, fetch: Fetch) -> list[Client]:
+        clients = [fetch.client() for _ in range(self.COUNT)]
+        fetch.head()
+        return clients
+
+    def got(self, clients: list[Client]) -> list[int]:
+        """How many entries each client has, in runs."""
+        counts = [len(client.log) for client in clients]
+        return [count for place, count in enumerate(counts) if place == 0 or counts[place - 1] != count]
+
+    def test_get_a_piece_in_several_turns(self, fetch: Fetch, many: list[Client]) -> None:
+        fetch.answer.body(b"a")
+        assert [len(client.log) for client in many] == [1] * STEP + [0] * (STEP + 10)
+        assert fetch.log == ["pause"]
+        fetch.answer.body(b"b")
+        fetch.turns.run_all()
+        assert [client.log for client in many] == [[b"a", b"b"]] * self.COUNT
+        assert fetch.log == ["pause", "resume"]
+
+    def test_get_the_end_in_several_turns_and_behind_every_piece(self, fetch: Fetch, many: list[Client]) -> None:
+        fetch.answer.body(b"a")
+        fetch.answer.end()
+        assert many[0].log == [b"a"]
+        while fetch.turns.run():
+            counts = [len(client.log) for client in many]
+            assert max(counts) == 1 or min(counts) == 1 or self.got(many) == [2]
+        assert [client.log for client in many] == [[b"a", (b"u", "stream", "")]] * self.COUNT
+
+    def test_fail_in_several_turns(self, fetch: Fetch, many: list[Client]) -> None:
+        fetch.answer.failed()
+        assert self.got(many) == [1, 0]
+        fetch.turns.run_all()
+        assert [client.log for client in many] == [["failed"]] * self.COUNT
+
+    def test_one_that_leaves_meanwhile_gets_no_more(self, fetch: Fetch, many: list[Client]) -> None:
+        last, other = many[-1].reading, many[-2].reading
+        assert last is not None
+        assert other is not None
+        fetch.answer.body(b"a")
+        last.leave()
+        fetch.answer.end()
+        for _ in range(3):
+            fetch.turns.run()
+        other.leave()
+        fetch.turns.run_all()
+        assert many[-1].log == []
+        assert many[-2].log == [b"a"]
+        assert many[-3].log == [b"a", (b"u", "stream", "")]
+
+    def test_one_that_joins_meanwhile_gets_all_once(self, fetch: Fetch, many: list[Client]) -> None:
+        fetch.answer.body(b"a")
+        joined = fetch.client()
+        fetch.answer.body(b"b")
+        fetch.answer.end()
+        fetch.turns.run_all()
+        assert joined.log == many[0].log == many[-1].log == [b"a", b"b", (b"u", "stream", "")]
+
+    def test_the_failure_of_one_is_its_own(self, fetch: Fetch, many: list[Client]) -> None:
+        def fail(*_: object) -> None:
+            raise ArithmeticError
+
+        many[1].on_link_end = fail  # type: ignore[assignment,method-assign]
+        with pytest.raises(ArithmeticError):
+            fetch.answer.end()
+        fetch.turns.run_all()
+        assert [len(client.log) for client in many] == [1, 0] + [1] * (self.COUNT - 2)

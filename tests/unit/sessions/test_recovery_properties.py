@@ -147,6 +147,7 @@ class World(ABC):
         self.house.clock.now += seconds
         self.house.wheel.advance(self.house.clock.now)
         self.house.scheduler.run()
+        self.house.turns.run_all()
 
     def look(self) -> None:
         """The backend reads its database for the answer to come."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from gripproxy.delivery.turns import TURN_TIME, Turns
 from gripproxy.sessions.recovery_scheduler import (
     INTERVAL,
     MOST,
     PAUSE,
     RATE,
+    STEP,
     Asked,
     RecoveryScheduler,
     backend_of,
@@ -28,7 +31,9 @@ class House:
         self.clock = Clock()
         self.due: list[float] = []
         self.log: list[Session] = []
-        self.scheduler = RecoveryScheduler(self.arm, self.clock, rate, most, lambda: chance)
+        self.soon: deque[Callable[[], None]] = deque()
+        turns = Turns(self.soon.append, self.clock)
+        self.scheduler = RecoveryScheduler(self.arm, self.clock, turns, rate, most, lambda: chance)
 
     def arm(self, seconds: float) -> None:
         self.due.append(self.clock.now + seconds)
@@ -55,8 +60,15 @@ class House:
             self.due.remove(when)
             self.clock.now = max(self.clock.now, when)
             self.scheduler.run()
+            self.turn()
+        self.turn()
         self.clock.now = end
         return self.take()
+
+    def turn(self) -> None:
+        """Run what later turns of the loop were asked for."""
+        while self.soon:
+            self.soon.popleft()()
 
     def take(self) -> list[Session]:
         log, self.log = self.log, []
@@ -144,7 +156,7 @@ class TestBatches:
     def test_one_may_end_another_of_its_batch(self, house: House) -> None:
         first, second = house.add(2, key="x")
         first.act = lambda: house.scheduler.discard(second)
-        assert house.run() == [first, second]
+        assert house.run() == [first]
 
     def test_it_starts_again_after_it_was_empty(self, house: House) -> None:
         house.add()
@@ -315,6 +327,115 @@ class TestAtOnce:
             house.scheduler.add_urgent(session)
         request.end(False)
         assert house.run(0) == urgent
+
+
+class TestManySessionsOfOneRequest:
+    """Each turn of the loop ends by time; the clock moves with each query."""
+
+    @pytest.fixture
+    def many(self, house: House) -> list[Session]:
+        sessions = house.add(3 * STEP, key="x")
+        for session in sessions:
+            session.act = self.costs(house)
+        return sessions
+
+    def costs(self, house: House) -> Callable[[], None]:
+        def act() -> None:
+            self.since.append(house.scheduler.since)
+            house.clock.now += 1.01 * TURN_TIME / STEP
+
+        self.since: list[float] = []
+        return act
+
+    def begin(self, house: House) -> None:
+        """Let the time of the batch come, and none of the turns after it."""
+        house.clock.now = max(house.due)
+        house.due.clear()
+        house.scheduler.run()
+
+    def test_have_their_turn_in_several_turns_of_the_loop(self, house: House, many: list[Session]) -> None:
+        self.begin(house)
+        assert house.take() == many[:STEP]
+        assert len(house.scheduler) == 2 * STEP
+        house.turn()
+        assert house.take() == many[STEP:]
+        assert len(house.scheduler) == 0
+
+    def test_need_no_newer_request_than_the_first_of_them(self, house: House, many: list[Session]) -> None:
+        self.begin(house)
+        begun = max(house.due, default=0) or min(self.since)
+        house.turn()
+        assert set(self.since) == {begun}
+        assert house.scheduler.since == house.clock.now > begun
+
+    def test_their_request_is_sent_when_the_last_of_them_has_joined_it(
+        self, house: House, many: list[Session]
+    ) -> None:
+        sent: list[int] = []
+        first, *_ = many
+
+        def act() -> None:
+            house.scheduler.when_served(lambda: sent.append(len(house.log)))
+
+        first.act = act
+        house.scheduler.when_served(lambda: sent.append(0))
+        self.begin(house)
+        assert sent == [0]
+        house.turn()
+        assert sent == [0, len(many)]
+
+    def test_one_that_queries_for_an_urgent_reason_meanwhile_does_so_once(
+        self, house: House, many: list[Session]
+    ) -> None:
+        self.begin(house)
+        house.scheduler.add_urgent(many[-1])
+        house.turn()
+        assert house.take() == [*many[:STEP], many[-1], *many[STEP:-1]]
+
+    def test_one_that_is_added_meanwhile_has_its_turn_with_them_if_it_has_not_had_it(
+        self, house: House, many: list[Session]
+    ) -> None:
+        self.begin(house)
+        house.take()
+        house.scheduler.add(many[-1])
+        house.scheduler.add(many[0])
+        house.turn()
+        assert house.take() == many[STEP:]
+        assert house.run() == [many[0]]
+
+    def test_the_failure_of_one_is_its_own(self, house: House, many: list[Session]) -> None:
+        def fail() -> None:
+            raise ArithmeticError
+
+        many[1].act = fail
+        with pytest.raises(ArithmeticError):
+            self.begin(house)
+        house.turn()
+        assert house.take() == many
+
+    def test_the_failure_of_one_keeps_no_other_group_from_its_turn(self, house: House) -> None:
+        def fail() -> None:
+            raise ArithmeticError
+
+        [first] = house.add(1, key="x")
+        others = house.add(2, key="y") + house.add(1, key="z")
+        first.act = fail
+        with pytest.raises(ArithmeticError):
+            self.begin(house)
+        house.turn()
+        assert house.take() == [first, *others]
+        assert len(house.scheduler) == 0
+
+    def test_urgent_ones_of_one_turn_of_the_loop_share_a_request(self, house: House) -> None:
+        begun = house.clock.now
+        sessions = [house.session(key="x") for _ in range(3)]
+        for session in sessions:
+            session.act = self.costs(house)
+        for session in sessions[:2]:
+            house.scheduler.add_urgent(session)
+        assert house.scheduler.since == begun
+        house.turn()
+        assert house.scheduler.since == house.clock.now > begun
 
 
 class TestBackendThatFails:

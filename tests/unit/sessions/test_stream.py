@@ -368,6 +368,14 @@ class TestEnds:
         assert len(house.wheel) == 0
 
 
+class TestQueries:
+    def test_without_a_link_there_is_none_and_no_turn_is_waited_for(self, house: House) -> None:
+        stream = opened(house)
+        stream.hold.recover()
+        assert len(house.scheduler) == 0
+        assert house.armed == []
+
+
 class TestAfterTheEnd:
     """A transport or a timer may call once more after the session has ended."""
 

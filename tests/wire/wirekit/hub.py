@@ -38,9 +38,22 @@ class Hub:
     """
 
     def __init__(
-        self, site: Site, root: str = "/hub", port: str = "port1", values: Mapping[str, object] | None = None
+        self,
+        site: Site,
+        root: str = "/hub",
+        port: str = "port1",
+        values: Mapping[str, object] | None = None,
+        handler: str = "",
     ) -> None:
-        """Write the configuration, with further ``values`` of ``[hub]``, and start; ``port`` is a placeholder."""
+        """Write the configuration, and start.
+
+        Args:
+            site: the proxy in front.
+            root: path of the hub there.
+            port: placeholder of its port.
+            values: further keys of ``[hub]``.
+            handler: further lines of ``[handler]``.
+        """
         ports = site.proxy.ports
         self.site, self.root, self.port = site, root, ports[port]
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="wire-hub-", dir="/tmp"))
@@ -58,7 +71,7 @@ class Hub:
             **(values or {}),
         }
         text = "".join(f"{name}={value}\n" for name, value in lines.items())
-        handler = "[handler]\nreserved_key=the secret of the reserved channels\n"
+        handler = f"[handler]\nreserved_key=the secret of the reserved channels\n{handler}"
         key = site.proxy.setup.config["proxy.sig_key"]
         self._config.write_text(
             f"[global]\nrundir={self.directory}/run\n[proxy]\nsig_key={key}\n{handler}[hub]\n{text}"

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
-from tests.support.hub_api import HubApi, hub_api
+from tests.support.hub_memory import MemoryHub, memory_hub
 
 __all__ = ["run"]
 
 
-def run(case: Callable[[HubApi], Awaitable[None]], changes: Mapping[str, str] | None = None) -> None:
-    """Run a hub with further values of ``[hub]``, and the case with it."""
+def run(case: Callable[[MemoryHub], Awaitable[None]], changes: Mapping[str, str] | None = None) -> None:
+    """Run a hub in memory with further values of ``[hub]``, and the case with it."""
 
     async def with_hub() -> None:
-        async with hub_api(changes) as hub:
+        async with memory_hub(changes) as hub:
             await case(hub)
 
     asyncio.run(with_hub())

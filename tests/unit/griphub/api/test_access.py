@@ -24,10 +24,11 @@ from griphub.store.interface import WHOLE
 from griphub.topics.event_text import Representation
 from gripproxy.grip.signature import Key
 from gripproxy.grip.websocket_events import Event, decode, encode
-from tests.support.hub_api import HubApi, Response
+from tests.support.hub_api import Response
+from tests.support.hub_composed import Composed, context_of
+from tests.support.hub_described import check_problem
+from tests.support.hub_memory import MemoryHub
 from tests.unit.griphub.api.cases import run
-from tests.unit.griphub.api.composed import Composed, context_of
-from tests.unit.griphub.api.described import check_problem
 
 SECRET: Final = "0123456789abcdef0123456789abcdef"
 CLOSED: Final = {"hub_anonymous": "none", "hub_key": SECRET}
@@ -88,7 +89,7 @@ def test_each_algorithm_counts_with_its_own_key_only(tmp_path: pathlib.Path) -> 
     (tmp_path / "es.pem").write_bytes(es_public)
     keys = f"one:{SECRET}, two:file:{tmp_path}/rs.pem, three:file:{tmp_path}/es.pem"
 
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         for kid, key, algorithm in (("one", SECRET, "HS256"), ("two", rs, "RS256"), ("three", es, "ES256")):
             text = jwt.encode(claims(admin=["*"]), key, algorithm, {"kid": kid})
             assert (await hub.request("PUT", f"/topics/{kid}", {}, bearer(text))).status == 201, algorithm
@@ -134,7 +135,7 @@ def test_a_token_that_does_not_count_is_named() -> None:
         ("", "empty"),
     ]
 
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         for text, cure in bad:
             refused = await hub.request("PUT", "/topics/t", {}, bearer(text))
             check_problem(refused, 401, cure)
@@ -190,7 +191,7 @@ ENDPOINTS: Final = [
 
 
 def test_rights_are_checked_before_existence() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         async def refusals() -> list[tuple[int, bytes]]:
             found = []
             for each in ENDPOINTS:
@@ -219,7 +220,7 @@ def test_rights_are_checked_before_existence() -> None:
 
 
 def test_one_right_is_enough_and_implies_no_other() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         assert (await hub.request("PUT", "/topics/t", {}, ALL)).status == 201
         for each in ENDPOINTS:
             headers = {**(each.headers or {}), **bearer(token("bob", **{each.right: ["t"]}))}
@@ -232,7 +233,7 @@ def test_one_right_is_enough_and_implies_no_other() -> None:
 
 
 def test_patterns_are_names_or_prefixes() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         for name in ("news", "news%2Fa", "news%2Fb", "newsroom", "old"):
             assert (await hub.request("PUT", f"/topics/{name}", {}, ALL)).status == 201
 
@@ -256,7 +257,7 @@ def test_patterns_are_names_or_prefixes() -> None:
 
 
 def test_a_cookie_counts_with_an_allowed_origin_only() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         cookie = {"Cookie": f"a=b; hub_session={token(**EVERY)}; c=d"}
         await hub.request("PUT", "/topics/t", {}, ALL)
 
@@ -280,8 +281,43 @@ def test_a_cookie_counts_with_an_allowed_origin_only() -> None:
     run(case, {**CLOSED, "hub_cookie": "hub_session", "hub_origins": "https://good.example"})
 
 
+def test_a_token_that_does_not_count_does_not_wherever_it_is() -> None:
+    now = int(time.time())
+    bad = [
+        (token(exp=now - 1, **EVERY), 401, "has not expired"),
+        (token(aud="other", **EVERY), 401, "expected 'gripproxy-hub'"),
+        (jwt.encode(claims(**EVERY), SECRET * 2, "HS384"), 401, "expected HS256"),
+        (signed({"alg": "none"}, claims(**EVERY), b""), 401, "expected HS256"),
+        (signed({"alg": "HS256"}, claims(**EVERY), b"another secret of 32 bytes......"), 401, "signature"),
+        (token(subscribe=["other", "t2", "T"], publish=["t/"], admin=["other*"]), 403, "no right to"),
+    ]
+
+    async def case(hub: MemoryHub) -> None:
+        await hub.request("PUT", "/topics/t", {}, ALL)
+        await hub.request("PUT", "/topics/t/keys/k", b"x", ALL)
+        before = (await hub.request("GET", "/topics/t", headers=ALL)).body
+        for text, status, cure in bad:
+            for each in ENDPOINTS:
+                sign = "&" if "?" in each.target else "?"
+                carriers: tuple[tuple[str, dict[str, str]], ...] = (
+                    (each.target, {"Authorization": f"Bearer {text}"}),
+                    (each.target, {"Cookie": f"hub_token={text}", "Origin": "https://good.example"}),
+                    (f"{each.target}{sign}access_token={text}", {}),
+                )
+                for target, headers in carriers:
+                    named = {**(each.headers or {}), **headers}
+                    answer = await hub.request(each.method, target, each.body, named)
+                    if each.method == "HEAD":
+                        assert answer.status == status
+                    else:
+                        check_problem(answer, status, cure)
+        assert (await hub.request("GET", "/topics/t", headers=ALL)).body == before
+
+    run(case, {**CLOSED, "hub_origins": "https://good.example"})
+
+
 def test_a_token_may_be_a_parameter_everywhere() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         text = token(**EVERY)
         assert (await hub.request("PUT", f"/topics/t?access_token={text}", {})).status == 201
         for each in ENDPOINTS:
@@ -299,7 +335,7 @@ def test_a_token_may_be_a_parameter_everywhere() -> None:
     ("mode", "reading", "writing"), [("none", 401, 401), ("subscribe", 404, 401), ("all", 404, 404)]
 )
 def test_anonymous_clients_have_the_configured_rights(mode: str, reading: int, writing: int) -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         for each in ENDPOINTS[:-2]:
             answer = await hub.request(each.method, each.target, each.body, each.headers)
             assert answer.status == (reading if each.right == "subscribe" else writing), each
@@ -314,7 +350,7 @@ def test_anonymous_clients_have_the_configured_rights(mode: str, reading: int, w
 
 
 def test_a_further_port_takes_requests_of_a_proxy_only() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         key = Key.from_secret(b"k" * 32)
         composed = Composed(context_of(hub), key)
         closed = Composed(context_of(hub), None)
@@ -346,7 +382,7 @@ def kinds(answer: Response) -> list[str]:
 
 
 def test_a_link_ends_with_the_rights_that_it_was_made_with() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.request("PUT", "/topics/t", {}, ALL)
         expires = int(time.time()) + 900
         mine = bearer(token(subscribe=["t"], exp=expires))
@@ -372,7 +408,7 @@ def test_a_link_ends_with_the_rights_that_it_was_made_with() -> None:
 
 
 def test_a_link_gives_its_own_topic_and_range_only() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("a")
         await hub.make("b")
         await hub.publish("a", "mine", key="k1")
@@ -392,7 +428,7 @@ def test_a_link_gives_its_own_topic_and_range_only() -> None:
 
 
 def test_pages_are_read_in_the_turn_of_their_owner() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.request("PUT", "/topics/t", {}, ALL)
         whole = {"events": [{"data": "x" * 1000, "key": f"k{number}"} for number in range(1000)]}
         for _ in range(3):
@@ -418,7 +454,7 @@ def test_pages_are_read_in_the_turn_of_their_owner() -> None:
 
 
 def test_a_revoked_link_ends_and_a_token_leads_on() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.request("PUT", "/topics/t", {}, ALL)
         mine = bearer(token("bob", subscribe=["t"]))
         stream = await hub.request("GET", "/topics/t/events", headers={**SSE, **mine})
@@ -438,7 +474,7 @@ def test_a_revoked_link_ends_and_a_token_leads_on() -> None:
 
 
 def test_an_altered_link_is_refused() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         context = context_of(hub)
         composed = Composed(context)
@@ -466,7 +502,7 @@ def test_an_altered_link_is_refused() -> None:
 
 
 def test_a_web_socket_ends_with_its_rights() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.request("PUT", "/topics/t", {}, ALL)
         expires = int(time.time()) + 900
         mine = {**SOCKET, **bearer(token("bob", subscribe=["t"], exp=expires))}
@@ -493,7 +529,7 @@ def test_a_web_socket_ends_with_its_rights() -> None:
 
 
 def test_channels_whose_links_end_get_a_hint() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.request("PUT", "/topics/t", {}, ALL)
         for form in (SSE, LINES):
             await hub.request("GET", "/topics/t/events?follow=true", headers={**form, **ALL})
@@ -518,7 +554,7 @@ def test_channels_whose_links_end_get_a_hint() -> None:
 
 
 def test_an_owner_at_its_bound_of_ranges_ends_no_other() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.request("PUT", "/topics/t", {}, ALL)
         await hub.request("PUT", "/topics/u", {}, ALL)
 
@@ -546,7 +582,7 @@ def test_an_owner_at_its_bound_of_ranges_ends_no_other() -> None:
 
 
 def test_an_owner_at_its_bounds_of_topics_and_names_ends_no_other() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         mallory, bob = (bearer(token(name, **EVERY)) for name in ("mallory", "bob"))
         for name in "ab":
             assert (await hub.request("PUT", f"/topics/{name}", {}, mallory)).status == 201
@@ -581,7 +617,7 @@ def test_an_owner_at_its_bounds_of_topics_and_names_ends_no_other() -> None:
 
 
 def test_an_owner_that_reads_too_much_at_once_ends_no_other() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.request("PUT", "/topics/t", {}, ALL)
         await hub.publish("t", *range(1000), Authorization=ALL["Authorization"])
         mallory, bob = (bearer(token(name, subscribe=["*"])) for name in ("mallory", "bob"))

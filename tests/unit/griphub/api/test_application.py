@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pathlib
-import signal
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -19,10 +16,11 @@ from griphub.api.application import REQUESTS_MAX
 from griphub.processes.readers import ReaderPool
 from griphub.store.errors import OwnerBusy, StoreBroken, StoreBusy, StoreFull
 from gripproxy.grip.errors import ClientError
-from tests.support.hub_api import HubApi, Response, hub_api
+from tests.support.hub_api import Response
+from tests.support.hub_composed import Composed, context_of
+from tests.support.hub_described import check_problem
+from tests.support.hub_memory import MemoryHub
 from tests.unit.griphub.api.cases import run
-from tests.unit.griphub.api.composed import Composed, context_of
-from tests.unit.griphub.api.described import check_problem
 
 EVENTS = "/topics/t/events"
 PATIENCE = 30.0
@@ -51,7 +49,7 @@ async def settle(composed: Composed) -> None:
 
 
 def test_head_answers_as_get_without_the_body() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         [cursor] = await hub.publish("t", "x", key="k")
         targets = ["/topics", "/topics/t", EVENTS, f"{EVENTS}/{cursor}", "/topics/t/keys/k", "/topics/t/snapshot"]
@@ -65,7 +63,7 @@ def test_head_answers_as_get_without_the_body() -> None:
 
 
 def test_a_path_or_a_method_that_is_not_there_is_named() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         for target in ("/", "/nothing", "/topics/t/keys", "/topics/t/events/1/2", "/follow", "/openapi.json/"):
             check_problem(await hub.request("GET", target), 404, "/openapi.json")
@@ -80,7 +78,7 @@ def test_a_path_or_a_method_that_is_not_there_is_named() -> None:
 
 
 def test_requests_with_equal_heads_are_each_checked() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         json = {"Content-Type": "application/json"}
 
@@ -103,7 +101,7 @@ def test_requests_with_equal_heads_are_each_checked() -> None:
 def test_a_token_that_expires_ends_publishing_with_an_equal_head() -> None:
     secret = "0123456789abcdef0123456789abcdef"
 
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         expires = int(time.time()) + 2
         claims: dict[str, Any] = {"iss": "me", "sub": "a", "aud": "gripproxy-hub", "exp": expires, "publish": ["t"]}
@@ -165,7 +163,7 @@ READS = [
     ids=repr,
 )
 def test_a_failure_is_one_answer(error: Exception, status: int, cure: str, capfd: pytest.CaptureFixture[str]) -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         context = context_of(hub)
         composed = Composed(replace(context, readers=cast(ReaderPool, Faulty(error))))
@@ -203,7 +201,7 @@ class Waiting:
 
 
 def test_requests_that_are_carried_out_at_a_time_are_bounded() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         readers = Waiting()
         composed = Composed(replace(context_of(hub), readers=cast(ReaderPool, readers)))
@@ -224,17 +222,16 @@ def test_requests_that_are_carried_out_at_a_time_are_bounded() -> None:
 
 
 def test_a_client_that_leaves_before_its_answer_costs_nothing() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         for data in (
             b"GET /topics/t/events HTTP/1.1\r\nHost: hub\r\n\r\n",
             b"POST /topics/t/events HTTP/1.1\r\nHost: hub\r\nContent-Length: 1\r\n\r\nx",
         ):
             for _ in range(20):
-                _, writer = await asyncio.open_unix_connection(hub.path)
-                writer.write(data)
-                await writer.drain()
-                writer.transport.abort()
+                wire = hub.connect()
+                wire.says(data)
+                wire.leave()
         application = hub.hub._application
         assert application is not None
         deadline = time.monotonic() + PATIENCE
@@ -244,100 +241,3 @@ def test_a_client_that_leaves_before_its_answer_costs_nothing() -> None:
         assert (await hub.request("GET", EVENTS)).status == 200
 
     run(case)
-
-
-# --- the store is away, or full
-
-
-def test_while_the_writer_is_away_reads_go_on_and_writes_are_refused() -> None:
-    async def case(hub: HubApi) -> None:
-        await hub.make("t")
-        await hub.publish("t", "before", key="k")
-        context = context_of(hub)
-        pid = context.writer.pid
-        # Stopped, so that it has requests and answers none.
-        os.kill(pid, signal.SIGSTOP)
-        named = {"Idempotency-Key": "one"}
-        begun = [
-            asyncio.ensure_future(request)
-            for request in (
-                hub.request("POST", EVENTS, b"x"),
-                hub.request("POST", EVENTS, b"named", named),
-                hub.request("PUT", "/topics/t/keys/k", b"x"),
-                hub.request("PUT", "/topics/u", {}),
-                hub.request("POST", "/topics/t/revoke"),
-            )
-        ]
-        deadline = time.monotonic() + PATIENCE
-        while context.writer.waiting == 0 or not hub.hub._application or hub.hub._application.busy < 2:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.01)
-        assert (await hub.request("GET", EVENTS)).json["events"][0]["data"] == "before"
-        os.kill(pid, signal.SIGKILL)
-        refused = await asyncio.gather(*begun)
-        # The first requests while there is none.
-        while context.writer.working:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0)
-        away = [await Composed(context).ask("POST", EVENTS, body=b"y")]
-        away.append(await Composed(context).ask("DELETE", "/topics/t"))
-        for answer in (*refused, *away):
-            check_problem(answer, 503, "")
-            assert answer.headers["retry-after"] == "1"
-        for target in READS:
-            assert (await hub.request("GET", target)).status in (200, 410), target
-        answers = await until(lambda: hub.request("POST", EVENTS, b"named", named), 201)
-        assert {answer.status for answer in answers[:-1]} <= {503}
-        assert context.writer.pid not in (0, pid)
-        for _ in range(3):
-            assert (await hub.request("POST", EVENTS, b"after")).status == 201
-        bodies = [event.get("data_base64") for event in (await hub.request("GET", EVENTS)).json["events"]]
-        # The writer may have stored events before its end: the named one is there once.
-        assert bodies.count("bmFtZWQ=") == 1
-        assert bodies.count("YWZ0ZXI=") == 3
-        assert bodies.count("eQ==") == 0
-        assert (await hub.request("PUT", "/topics/u", {})).status in (200, 201)
-        assert (await hub.request("POST", "/topics/t/revoke")).status == 204
-
-    run(case)
-
-
-def test_a_reader_that_ends_is_replaced() -> None:
-    async def case(hub: HubApi) -> None:
-        await hub.make("t")
-        await hub.publish("t", 1)
-        pids = context_of(hub).readers.pids
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-        answers = await until(lambda: hub.request("GET", EVENTS), 200)
-        assert {answer.status for answer in answers[:-1]} <= {503}
-        assert answers[-1].json["events"][0]["data"] == 1
-        assert (await hub.request("POST", EVENTS, b"x")).status == 201
-
-    run(case)
-
-
-def test_a_full_disk_refuses_events_until_there_is_space(tmp_path: pathlib.Path) -> None:
-    async def case() -> None:
-        async with hub_api({"ballast": "1000000"}, tmp_path) as hub:
-            await hub.make("t")
-            await hub.publish("t", "before", key="k")
-            context = context_of(hub)
-            await context.writer.make_room()
-            # The space of the ballast is gone to another program.
-            (tmp_path / "hub.db.ballast").mkdir()
-            requests = (("POST", EVENTS), ("PUT", "/topics/t/keys/k"), ("DELETE", "/topics/t/keys/k"))
-            for method, target in requests:
-                refused = await hub.request(method, target, b"x")
-                check_problem(refused, 507, "made space")
-            for target in READS:
-                assert (await hub.request("GET", target)).status == 200, target
-            page = (await hub.request("GET", EVENTS)).json
-            assert [event["data"] for event in page["events"]] == ["before"]
-            (tmp_path / "hub.db.ballast").rmdir()
-            await until(lambda: hub.request("POST", EVENTS, {"a": 1}), 201)
-            assert context.writer.restarts == 0
-            page = (await hub.request("GET", EVENTS)).json
-            assert [event["data"] for event in page["events"]] == ["before", {"a": 1}]
-
-    asyncio.run(case())

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.hub_api import HubApi, Response, hub_api
-from tests.unit.griphub.api.described import check_problem
+from tests.support.hub_api import Response
+from tests.support.hub_described import check_problem
+from tests.support.hub_memory import MemoryHub, memory_hub
 
 EVENTS: Final = "/topics/t/events"
 JSON: Final = {"Content-Type": "application/json"}
@@ -47,7 +48,7 @@ class Standing:
     """Hub with a topic, for all cases of this file."""
 
     runner: asyncio.Runner
-    hub: HubApi
+    hub: MemoryHub
     epoch: str
 
     def state(self) -> tuple[object, ...]:
@@ -89,7 +90,7 @@ class Standing:
 @pytest.fixture(scope="module")
 def standing() -> Iterator[Standing]:
     with asyncio.Runner() as runner, contextlib.ExitStack() as exits:
-        running = hub_api({"hub_autocreate": "auto-*"})
+        running = memory_hub({"hub_autocreate": "auto-*"})
         hub = runner.run(running.__aenter__())
         exits.callback(lambda: runner.run(running.__aexit__(None, None, None)))
 
@@ -118,6 +119,10 @@ READS = [
     *query("leap second", "since=2016-12-31T23:59:60Z"),
     *query("time of the day", "since=2026-11-23T24:00:00Z", "since=2026-11-23T19:60:00Z"),
     *query("time of the day", "since=2026-11-23T19:00:00%2B99:00", "since=2026-11-23T19:00:00%2B01:99"),
+    *query("expected RFC 3339 with a zone", "until=", "until=10000-01-01T00:00:00Z", "until=%00", "until=1795460400"),
+    *query("expected RFC 3339 with a zone", "since=%D9%A2026-11-23T19:00:00Z", "until=2026-11-23T19:00:00Z%00"),
+    *query("0001 to 9999", "until=0000-12-31T23:59:59Z", "until=2026-02-29T00:00:00Z"),
+    *query("leap second", "until=2016-12-31T23:59:60Z", "since=2026-11-23T19:00:60.5Z"),
     *query("exchange them", "since=2026-11-23T19:00:00Z&until=2026-11-23T18:00:00Z"),
     *query("expected EPOCH.ID", "after=5", "after=", "after=%00", "after=..", "after=a%20b", "after=EPOCH.-1"),
     *query("expected EPOCH.ID", "after=EPOCH.1e3", "after=EPOCH.%D9%A3", "after=EPOCH.1.2", "after=" + "x" * 5000),
@@ -137,6 +142,7 @@ READS = [
     *query("UTF-8", "low=%ED%A0%80", "high=%ED%BF%BF", "low=%FF", "since=%C3", "%FF=1", "low=%F4%90%80%80"),
     *query("give one of them", "since=2026-11-23T19:00:00Z&after=0", "until=2026-11-23T19:00:00Z&wait=5"),
     *query("give one of them", "follow=true&wait=5", "follow=true&until=2026-11-23T19:00:00Z"),
+    *query("floor_cursor", "after=zzzz.1&limit=5", "after=EPOCH.3&until=2999-01-01T00:00:00Z", status=410),
     *query("give it once", "after=0&after=0", "limit=1&limit=2", "low=a&low=a", "wait=5&w%61it=5"),
     *query("did you mean 'since'?", "sinc=x", "sinces=x"),
     *query("did you mean 'limit'?", "lmit=1", "limit%00=1"),
@@ -149,6 +155,22 @@ READS = [
     Bad("GET", EVENTS, 400, "expected hub/NUMBER", headers={"Grip-Last": "hub/x; last-id=0"}),
     Bad("GET", EVENTS, 400, "expected hub/NUMBER", headers={"Grip-Last": "hub/2/poll/\udcff; last-id=0"}),
     Bad("GET", EVENTS, 410, "floor_cursor", headers={"Grip-Last": "hub/99/poll/; last-id=0"}),
+    Bad("GET", EVENTS, 410, "floor_cursor", headers={"Grip-Last": "hub/2/poll/; last-id=zzzz.1"}),
+    Bad("GET", EVENTS, 410, "floor_cursor", headers={"Last-Event-ID": "zzzz.1"}),
+    *[
+        Bad("GET", f"{EVENTS}?{text}", 400, cure, headers={"Accept": accept})
+        for accept in ("text/event-stream", "application/x-ndjson")
+        for text, cure in (
+            ("since=0000-01-01T00:00:00Z", "0001 to 9999"),
+            ("since=2016-12-31T23:59:60Z", "leap second"),
+            ("after=5", "expected EPOCH.ID"),
+            ("low=b&high=a", "low must be below high"),
+            ("low=%ED%A0%80", "UTF-8"),
+            ("limit=0", "from 1 to 1000000"),
+            ("limit=1000000000", "from 1 to 1000000"),
+            ("sinc=x", "did you mean 'since'?"),
+        )
+    ],
     Bad("GET", EVENTS, 406, "text/event-stream", headers={"Accept": "image/png"}),
     Bad("GET", EVENTS, 406, "application/json", headers={"Accept": "application/json;q=0"}),
     Bad("GET", EVENTS, 406, "application/x-ndjson", headers={"Accept": "*/*;q=nan"}),
@@ -165,7 +187,12 @@ READS = [
     *query("expected EPOCH.ID", "version=5", "version=", "version=%00", path="/topics/t/snapshot"),
     *query("floor_cursor", "version=zzzz.1", "version=EPOCH.99", path="/topics/t/snapshot", status=410),
     *query("did you mean 'version'?", "verson=0", path="/topics/t/snapshot"),
-    *query("low must be below high", "low=b&high=a", path="/topics/t/snapshot"),
+    *query("low must be below high", "low=b&high=a", "low=b&high=b", path="/topics/t/snapshot"),
+    *query("leave low out", "low=", path="/topics/t/snapshot"),
+    *query("leave high out", "high=", path="/topics/t/snapshot"),
+    *query("at most 255", "low=" + "x" * 256, "high=" + "%C3%A9" * 128, path="/topics/t/snapshot"),
+    *query("NUL", "low=a%00", "high=a%00b", path="/topics/t/snapshot"),
+    *query("UTF-8", "low=%ED%A0%80", "high=%FF", path="/topics/t/snapshot"),
     *query("give it once", "version=0&version=0", path="/topics/t/snapshot"),
     *query("from 1 to 1000", "limit=0", "limit=1001", "limit=1000000000", "limit=x", path="/topics"),
     *query("no name of a topic", "after=" + "x" * 321, path="/topics"),
@@ -197,6 +224,18 @@ PATHS = [
     *named("UTF-8", "%FF", "%ED%A0%80", "%C0%AF"),
     *named("malformed", "\udcff", "\u00e9"),
     Bad("GET", "/topics/a%252Fb", 404, "make it with PUT /topics/NAME"),
+    Bad("GET", "/topics/%252E%252E", 404, "make it with PUT /topics/NAME"),
+    Bad("GET", "/topics//events", 400, "it is empty"),
+    Bad("GET", "/topics/%2F/snapshot", 400, "beside a slash is empty"),
+    Bad("DELETE", "/topics/a%2F..", 400, "steps of a path"),
+    Bad("PATCH", "/topics/..", 400, "steps of a path", {}),
+    Bad("POST", "/topics/%FF/revoke", 400, "UTF-8"),
+    Bad("PUT", "/topics/..%2F../keys/k", 400, "steps of a path", "x"),
+    Bad("PUT", "/topics/t/keys/%00", 400, "NUL", "x"),
+    Bad("PUT", "/topics/t/keys/%ED%A0%80", 400, "UTF-8", "x"),
+    Bad("PUT", "/topics/t/keys/", 400, "expected 1 to 1024", "x"),
+    Bad("DELETE", "/topics/t/keys/" + "x" * 1025, 400, "expected 1 to 1024"),
+    Bad("GET", "/topics/t/keys/%252F", 404, "has no value"),
     Bad("POST", "/topics/T/events", 404, "make it with PUT /topics/NAME", "x"),
     Bad("POST", "/topics/..%2Ft/events", 400, "steps of a path", "x"),
     Bad("POST", "/topics/auto-%00/events", 400, "control character", "x"),
@@ -355,6 +394,15 @@ PUBLICATIONS = [
             ("PUT", 413, "at most 10000000", b"x" * 10_000_001, {}),
             ("PUT", 412, "If-Match names", "x", {"If-Match": '"0"'}),
             ("DELETE", 412, "If-Match names", None, {"If-Match": '"0"'}),
+            ("DELETE", 400, "Event-Op: delete", "why", {}),
+            ("DELETE", 400, "Event-Op: delete", "{}", JSON),
+            ("DELETE", 400, "not allowed here", None, {"Event-Key": "k"}),
+            ("DELETE", 400, "not allowed here", None, {"Event-Op": "delete"}),
+            ("DELETE", 400, "expected Event-Key", None, {"Event-Attribute": "{}"}),
+            ("DELETE", 400, "Event-Attributes", None, {"Event-Attributes": "{"}),
+            ("DELETE", 400, "expected a string", None, {"Event-Attributes": '{"a": 1}'}),
+            ("DELETE", 400, "POST /topics/NAME/events", None, CE),
+            ("DELETE", 400, "expected TYPE/SUBTYPE", None, {"Content-Type": "x"}),
             ("DELETE", 400, "expected EPOCH.ID", None, {"If-Match": '"5"'}),
             ("DELETE", 400, "expected 1 to 255", None, {"Idempotency-Key": ""}),
         )
@@ -363,6 +411,14 @@ PUBLICATIONS = [
     *posted("no line end", "nonsense", headers=SOCKET),
     *posted("after, since, low, high and truncated", "OPEN\r\n", target=EVENTS + "?limit=5", headers=SOCKET),
     *posted("did you mean 'since'?", "OPEN\r\n", target=EVENTS + "?sinc=5", headers=SOCKET),
+    *posted("leap second", "OPEN\r\n", target=EVENTS + "?since=2016-12-31T23:59:60Z", headers=SOCKET),
+    *posted("expected EPOCH.ID", "OPEN\r\n", target=EVENTS + "?after=5", headers=SOCKET),
+    *posted("low must be below high", "OPEN\r\n", target=EVENTS + "?low=b&high=a", headers=SOCKET),
+    *posted("UTF-8", "OPEN\r\n", target=EVENTS + "?low=%ED%A0%80", headers=SOCKET),
+    *posted("more than 10000", "OPEN\r\n" + "TEXT 0\r\n\r\n" * 10_001, status=413, headers=SOCKET),
+    *posted("without Content-Encoding", b"\x1f\x8b\x08", status=415, headers={"Content-Encoding": "gzip"}),
+    *posted("without Content-Encoding", "1", status=415, headers={**JSON, "Content-Encoding": "br, gzip"}),
+    Bad("PUT", "/topics/t/keys/k", 415, "without Content-Encoding", "x", {"Content-Encoding": "deflate"}),
     Bad("PUT", "/topics/t/keys/k?op=put", 400, "expected one of access_token", "x"),
     Bad("PUT", "/topics/T/keys/k", 404, "make it with PUT /topics/NAME", "x"),
 ]
@@ -376,6 +432,10 @@ def cloud(cure: str, *changes: Mapping[str, object]) -> list[Bad]:
 CLOUD_EVENTS = [
     *posted("a CloudEvent, a JSON object", "[]", "1", "null", headers=CLOUD),
     *posted("an array of CloudEvents", CLOUD_EVENT, headers=CLOUD_BATCH),
+    *posted("at most 10000000", {**CLOUD_EVENT, "data": "x" * 9_999_999}, status=413, headers=CLOUD),
+    *posted("at most 10000000", b"x" * 10_000_001, status=413, headers={**CE, "Content-Type": "text/plain"}),
+    *posted("flatten it", '{"data":' + "[" * 65 + "]" * 65 + "}", headers=CLOUD),
+    *posted("is no JSON", "{", b"\xff", '{"id":"\\ud800"}', headers=CLOUD),
     *posted("expected one or more", "[]", headers=CLOUD_BATCH),
     *posted("at most 1000", json.dumps([CLOUD_EVENT] * 1001), status=413, headers=CLOUD_BATCH),
     *posted("it is required", json.dumps([CLOUD_EVENT, {**CLOUD_EVENT, "id": ""}]), headers=CLOUD_BATCH),
@@ -448,7 +508,12 @@ SETTINGS = [
     *settings("at most 4096", {"labels": {"a": "x" * 4097}}),
     *settings("NUL", {"labels": {"a": "\0"}}),
     Bad("PUT", "/topics/new?retention=1", 400, "expected one of access_token", "{}"),
+    Bad("PATCH", "/topics/t?retention=1", 400, "expected one of access_token", "{}"),
+    Bad("PUT", "/topics/new", 413, "at most 500000", b'{"labels":{}' + b" " * 500_000 + b"}"),
+    Bad("PATCH", "/topics/t", 413, "at most 500000", b" " * 10_000_001),
     Bad("DELETE", "/topics/t?force=true", 400, "expected one of access_token"),
+    Bad("DELETE", "/topics/t", 400, "DELETE has no body here", '{"force":true}'),
+    Bad("POST", "/topics/t/revoke", 400, "POST has no body here", '{"all":true}'),
     Bad("PATCH", "/topics/t", 400, "is no JSON"),
 ]
 
@@ -520,6 +585,11 @@ BODY: Final = b"Content-Length: 100\r\nContent-Type: application/json\r\n\r\n"
         POST + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
         POST + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n",
         b"PUT /topics/new HTTP/1.1\r\nHost: hub\r\n" + BODY + b"{}",
+        b"PATCH /topics/t HTTP/1.1\r\nHost: hub\r\n" + BODY + b"{}",
+        b"PUT /topics/t/keys/new HTTP/1.1\r\nHost: hub\r\n" + BODY + b"1",
+        b"DELETE /topics/t HTTP/1.1\r\nHost: hub\r\n",
+        POST + b"Idempotency-Key: a\r\n" + BODY + b"{}",
+        POST.replace(b"/t/", b"/auto-1/") + BODY + b"1",
     ],
 )
 @pytest.mark.parametrize("end", ["closed", "half-closed"])
@@ -527,18 +597,15 @@ def test_a_request_that_breaks_off_changes_nothing(standing: Standing, data: byt
     before = standing.state()
 
     async def break_off() -> None:
-        reader, writer = await asyncio.open_unix_connection(standing.hub.path)
-        writer.write(data)
-        await writer.drain()
+        wire = standing.hub.connect()
+        wire.says(data)
+        await asyncio.sleep(0)
         if end == "closed":
-            writer.close()
-            await writer.wait_closed()
+            wire.leave()
             return
-        writer.write_eof()
-        async with asyncio.timeout(30):
-            answer = await reader.read()
-        assert not answer.startswith(b"HTTP/1.1 2"), answer
-        writer.close()
+        wire.half_close()
+        await wire.until(lambda: wire.ended)
+        assert not wire.written.startswith(b"HTTP/1.1 2"), wire.written
 
     standing.runner.run(break_off())
     assert standing.state() == before
@@ -546,13 +613,11 @@ def test_a_request_that_breaks_off_changes_nothing(standing: Standing, data: byt
 
 def test_a_request_behind_one_that_is_not_answered_is_refused(standing: Standing) -> None:
     async def pipeline() -> bytes:
-        reader, writer = await asyncio.open_unix_connection(standing.hub.path)
+        wire = standing.hub.connect()
         publication = b"POST /topics/other/events HTTP/1.1\r\nHost: hub\r\nContent-Length: 1\r\n\r\nx"
-        writer.write(publication + publication)
-        async with asyncio.timeout(30):
-            answers = await reader.read()
-        writer.close()
-        return answers
+        wire.says(publication + publication)
+        await wire.until(lambda: wire.ended)
+        return bytes(wire.written)
 
     before = standing.state()
     answers = standing.runner.run(pipeline())
@@ -566,15 +631,13 @@ def test_a_request_behind_one_that_is_not_answered_is_refused(standing: Standing
 
 def test_a_slow_client_is_served_and_delays_no_other(standing: Standing) -> None:
     async def drip() -> bytes:
-        reader, writer = await asyncio.open_unix_connection(standing.hub.path)
+        wire = standing.hub.connect()
         for place, byte in enumerate(GET + b"Connection: close\r\n\r\n"):
-            writer.write(bytes([byte]))
-            await writer.drain()
+            wire.says(bytes([byte]))
+            await asyncio.sleep(0)
             if place % 8 == 0:
                 assert (await standing.hub.request("GET", "/topics/t")).status == 200
-        async with asyncio.timeout(30):
-            answer = await reader.read()
-        writer.close()
-        return answer
+        await wire.until(lambda: wire.ended)
+        return bytes(wire.written)
 
     assert standing.runner.run(drip()).startswith(b"HTTP/1.1 200")

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-import pathlib
-import tempfile
-
-from tests.support.hub_api import HubApi, hub_api
+from tests.support.hub_memory import MemoryHub
+from tests.unit.griphub.api.cases import run
 
 
 def test_what_is_stored_and_answered_is_counted() -> None:
-    async def run() -> None:
-        with tempfile.TemporaryDirectory() as directory:
-            path = pathlib.Path(directory) / "metrics"
-            async with hub_api({"prometheus_port": f"ipc://{path}"}) as hub:
-                port = HubApi(hub.hub, str(path))
-                assert (await port.request("GET", "/healthz")).body == b"ok\n"
-                assert (await port.request("GET", "/readyz")).status == 200
-                assert (await port.request("POST", "/metrics", b"x")).status == 405
-                for topic in ("busy", "quiet"):
-                    await hub.make(topic)
-                await hub.publish("busy", 1, 2, 3)
-                await hub.publish("quiet", 1, Idempotency_Key="one")
-                await hub.publish("quiet", 1, Idempotency_Key="one")
-                await hub.request("GET", "/topics/busy/events", headers={"Accept": "text/event-stream"})
-                await hub.request("GET", "/topics/busy/events?after=abcd.1")
-                lines = (await port.request("GET", "/metrics")).body.decode().splitlines()
-                values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-                assert values["gripproxy_hub_published_events_total"] == "4.0"
-                assert values['gripproxy_hub_topic_events_total{topic="busy"}'] == "3.0"
-                assert values['gripproxy_hub_topic_events_total{topic=""}'] == "0.0"
-                assert values["gripproxy_hub_repeated_publications_total"] == "1.0"
-                assert values["gripproxy_hub_topics"] == "2.0"
-                assert values["gripproxy_hub_channels"] == "1.0"
-                assert values["gripproxy_hub_gone_total"] == "1.0"
-                assert values['gripproxy_hub_answers_total{code="410"}'] == "1.0"
-                assert values['gripproxy_hub_commit_seconds_bucket{le="+Inf"}'] == "3.0"
+    async def case(hub: MemoryHub) -> None:
+        port = hub.metrics
+        assert (await port.request("GET", "/healthz")).body == b"ok\n"
+        assert (await port.request("GET", "/readyz")).status == 200
+        assert (await port.request("POST", "/metrics", b"x")).status == 405
+        for topic in ("busy", "quiet"):
+            await hub.make(topic)
+        await hub.publish("busy", 1, 2, 3)
+        await hub.publish("quiet", 1, Idempotency_Key="one")
+        await hub.publish("quiet", 1, Idempotency_Key="one")
+        await hub.request("GET", "/topics/busy/events", headers={"Accept": "text/event-stream"})
+        await hub.request("GET", "/topics/busy/events?after=abcd.1")
+        lines = (await port.request("GET", "/metrics")).body.decode().splitlines()
+        values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        assert values["gripproxy_hub_published_events_total"] == "4.0"
+        assert values['gripproxy_hub_topic_events_total{topic="busy"}'] == "3.0"
+        assert values['gripproxy_hub_topic_events_total{topic=""}'] == "0.0"
+        assert values["gripproxy_hub_repeated_publications_total"] == "1.0"
+        assert values["gripproxy_hub_topics"] == "2.0"
+        assert values["gripproxy_hub_channels"] == "1.0"
+        assert values["gripproxy_hub_gone_total"] == "1.0"
+        assert values['gripproxy_hub_answers_total{code="410"}'] == "1.0"
+        assert values['gripproxy_hub_commit_seconds_bucket{le="+Inf"}'] == "3.0"
 
-    asyncio.run(run())
+    run(case)

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from griphub.access.capability import Capability, sign
 from griphub.api import application
-from tests.support.hub_api import HubApi, Response
+from tests.support.hub_api import Response
+from tests.support.hub_composed import context_of
+from tests.support.hub_described import DOCUMENT, check, check_problem
+from tests.support.hub_memory import MemoryHub
 from tests.unit.griphub.api.cases import run
-from tests.unit.griphub.api.composed import context_of
-from tests.unit.griphub.api.described import DOCUMENT, check, check_problem
 
 METHODS: Final = ("get", "put", "post", "patch", "delete")
 
@@ -78,7 +79,7 @@ def check_answer(path: str, method: str, answer: Response) -> None:
 
 
 def test_each_operation_answers_as_described() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         seen: set[tuple[str, str, int]] = set()
 
         async def ask(
@@ -194,7 +195,7 @@ def test_no_path_of_the_application_is_missing_in_the_document() -> None:
 
 
 def test_no_method_of_a_path_is_missing_in_the_document() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         for path, described in DOCUMENT["paths"].items():
             values = {"topic": "t", "key": "k", "cursor": "0", "capability": "x"}
             await hub.make("t")

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from griphub.api.problem import Problem
-from griphub.api.publish_body import PublishLimits, digest_of, draft_of, drafts_of
+from griphub.api.publish_body import BATCH_TYPE, PublishLimits, digest_of, draft_of, drafts_of, is_read
 from griphub.api.query import PublishQuery
 from griphub.store.event import NO_ATTRIBUTES, Draft
 
@@ -108,6 +108,13 @@ def test_headers_name_key_effect_and_attributes() -> None:
 )
 def test_other_requests_are_refused(headers: Headers, body: bytes, cure: str) -> None:
     assert cure in refusal(body, *headers)
+
+
+def test_coded_bodies_are_refused() -> None:
+    for coding in (b"gzip", b"br", b"identity, gzip", b"\xff"):
+        assert "without Content-Encoding" in refusal(b"1", (b"content-encoding", coding), status=415)
+    for coding in (b"identity", b" Identity", b""):
+        assert drafts(b"1", (b"content-encoding", coding))[0].data == b"1"
 
 
 def test_the_size_of_body_and_content_is_bounded() -> None:
@@ -333,3 +340,25 @@ def test_a_digest_is_that_of_the_events() -> None:
         digest_of(b"POST", [], b"", ("topics", "\ud800")),
     ]
     assert len({first, whole, *others}) == len(others) + 2
+
+
+@pytest.mark.parametrize(
+    ("content_type", "query", "read"),
+    [
+        (None, PublishQuery(), True),
+        (None, PublishQuery(batch=False), False),
+        (None, None, False),
+        ("application/json", PublishQuery(), True),
+        ("application/json", PublishQuery(batch=False), True),
+        ("application/json", None, True),
+        ("text/event+json; charset=utf-8", None, True),
+        (BATCH_TYPE, PublishQuery(), True),
+        ("application/cloudevents-batch+json", PublishQuery(), True),
+        ("text/plain", PublishQuery(), False),
+        ("text/plain", PublishQuery(batch=True), True),
+        ("application/octet-stream", None, False),
+    ],
+)
+def test_what_is_read_as_json(content_type: str | None, query: PublishQuery | None, read: bool) -> None:
+    headers = [] if content_type is None else [(b"content-type", content_type.encode())]
+    assert is_read(headers, query) is read

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.support.hub_api import HubApi
+from tests.support.hub_memory import MemoryHub
 from tests.unit.griphub.api.cases import run
 
 
 def test_one_event_of_any_type_is_stored_as_it_is() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         headers = {
             "Content-Type": "image/png",
@@ -36,7 +36,7 @@ def test_one_event_of_any_type_is_stored_as_it_is() -> None:
 
 
 def test_json_is_embedded_and_a_batch_is_one_transaction() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         await hub.request("POST", "/topics/t/events", '{"a":\n [1, 2]}', {"Content-Type": "application/json"})
         await hub.request("POST", "/topics/t/events?batch=false", {"events": [1]})
@@ -49,7 +49,7 @@ def test_json_is_embedded_and_a_batch_is_one_transaction() -> None:
 
 
 def test_cloudevents_become_events() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         binary = {
             "ce-specversion": "1.0",
@@ -74,7 +74,7 @@ def test_cloudevents_become_events() -> None:
 
 
 def test_if_match_stores_only_behind_the_named_event() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         [first] = await hub.publish("t", 1, If_Match='"0"')
         refused = await hub.request("POST", "/topics/t/events", {"a": 1}, {"If-Match": '"0"'})
@@ -94,7 +94,7 @@ def test_if_match_stores_only_behind_the_named_event() -> None:
 
 
 def test_a_repeated_request_is_stored_once() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         name = {"Idempotency-Key": '"one"'}
         first, *others = await asyncio.gather(
@@ -115,7 +115,7 @@ def test_a_repeated_request_is_stored_once() -> None:
 
 
 def test_names_of_requests_are_bounded_and_not_forgotten_early() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         for number in range(3):
             await hub.publish("t", number, Idempotency_Key=str(number))
@@ -129,10 +129,35 @@ def test_names_of_requests_are_bounded_and_not_forgotten_early() -> None:
 
 
 def test_a_missing_topic_is_made_if_its_name_matches() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         missing = await hub.request("POST", "/topics/t/events", {"a": 1})
         assert missing.status == 404
         await asyncio.gather(*[hub.publish("auto-1", number) for number in range(5)])
         assert len((await hub.request("GET", "/topics/auto-1/events")).json["events"]) == 5
+
+    run(case, {"hub_autocreate": "auto-*"})
+
+
+def test_a_request_that_is_refused_makes_no_topic() -> None:
+    async def case(hub: MemoryHub) -> None:
+        json = {"Content-Type": "application/json"}
+        for method, path, body, headers, status in (
+            ("POST", "events", b"{", json, 400),
+            ("POST", "events", b"{" + b" " * 300_000, json, 400),
+            ("POST", "events", b'{"events": []}', json, 400),
+            ("POST", "events", b"1", {**json, "If-Match": "x"}, 400),
+            ("POST", "events", b"1", {**json, "Idempotency-Key": ""}, 400),
+            ("POST", "events", b"1" * 300_000, {**json, "Idempotency-Key": ""}, 400),
+            ("POST", "events", b"1", {"Event-Op": "delete"}, 400),
+            ("POST", "events", b"x" * 10_000_001, {}, 413),
+            ("PUT", "keys/k", b"{", json, 400),
+            ("PUT", "keys/k", b"1", {"If-Match": "x"}, 400),
+            ("PUT", "keys/k", b"x" * 10_000_001, {}, 413),
+            ("DELETE", "keys/k", b"x", {}, 400),
+            ("DELETE", "keys/k", None, {"Event-Attributes": "{"}, 400),
+        ):
+            answer = await hub.request(method, f"/topics/auto-1/{path}", body, headers)
+            assert answer.status == status, (method, path, headers, answer.body)
+            assert (await hub.request("GET", "/topics")).json["topics"] == [], (method, path, headers)
 
     run(case, {"hub_autocreate": "auto-*"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.hub_api import HubApi
+from tests.support.hub_memory import MemoryHub
 from tests.unit.griphub.api.cases import run
 
 SSE = {"Accept": "text/event-stream"}
@@ -24,7 +24,7 @@ def position_of(headers: dict[str, str]) -> str:
 
 
 def test_pages_of_json_lead_from_one_to_the_next() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         cursors = await hub.publish("t", *range(5))
         await hub.publish("t", 5)
@@ -47,7 +47,7 @@ def test_pages_of_json_lead_from_one_to_the_next() -> None:
 
 
 def test_a_stream_is_held_at_the_last_event_of_its_replay() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         cursors = await hub.publish("t", "a", "b")
         answer = await hub.request("GET", "/topics/t/events", headers=SSE)
@@ -70,7 +70,7 @@ def test_a_stream_is_held_at_the_last_event_of_its_replay() -> None:
 
 
 def test_a_long_replay_is_a_chain_of_pages_and_then_held() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         cursors: list[str] = []
         for _ in range(10):
@@ -94,7 +94,7 @@ def test_a_long_replay_is_a_chain_of_pages_and_then_held() -> None:
 
 
 def test_links_of_equal_rights_are_equal() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         one = await hub.request("GET", "/topics/t/events", headers=SSE)
         await hub.publish("t", 1)
@@ -105,7 +105,7 @@ def test_links_of_equal_rights_are_equal() -> None:
 
 
 def test_a_long_poll_is_answered_or_held() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         held = await hub.request("GET", "/topics/t/events?wait=20")
         assert held.headers["grip-hold"] == "response"
@@ -122,7 +122,7 @@ def test_a_long_poll_is_answered_or_held() -> None:
 
 
 def test_scenario_10_a_place_that_never_was_is_gone_and_not_waited_for() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         [cursor] = await hub.publish("t", 1)
         epoch, _, id = cursor.partition(".")
@@ -143,7 +143,7 @@ def test_scenario_10_a_place_that_never_was_is_gone_and_not_waited_for() -> None
     run(case)
 
 
-async def trimmed(hub: HubApi, kept: int = 2) -> list[str]:
+async def trimmed(hub: MemoryHub, kept: int = 2) -> list[str]:
     """Make a topic with six events, of which the last ones are retained."""
     await hub.make("t", retention={"events": kept})
     cursors = await hub.publish("t", *range(6))
@@ -152,7 +152,7 @@ async def trimmed(hub: HubApi, kept: int = 2) -> list[str]:
 
 
 def test_a_place_below_the_floor_is_gone_or_truncated() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         cursors = await trimmed(hub)
         below = await hub.request("GET", f"/topics/t/events?after={cursors[1]}")
         assert below.status == 410
@@ -179,7 +179,7 @@ def test_a_place_below_the_floor_is_gone_or_truncated() -> None:
 
 
 def test_scenario_2_a_replay_that_the_floor_overtakes_ends_with_a_resync() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         for _ in range(6):
             await hub.publish("t", *["x" * 200] * 1000)
@@ -198,7 +198,7 @@ def test_scenario_2_a_replay_that_the_floor_overtakes_ends_with_a_resync() -> No
 
 
 def test_a_follower_at_the_tail_is_never_below_the_floor() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t", retention={"events": 1})
         await hub.publish("t", "a", key="k")
         held = await hub.request("GET", "/topics/t/events?low=a&high=b", headers=SSE)
@@ -220,7 +220,7 @@ def test_a_follower_at_the_tail_is_never_below_the_floor() -> None:
 
 
 def test_scenario_11_a_page_does_not_end_within_a_transaction() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         await hub.publish("t", *range(3))
         await hub.publish("t", *range(3, 6))
@@ -235,7 +235,7 @@ def test_scenario_11_a_page_does_not_end_within_a_transaction() -> None:
 
 
 def test_scenario_13_and_15_times_are_strict_and_ids_are_texts() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         await hub.publish("t", *range(10))
         events = (await hub.request("GET", "/topics/t/events")).json["events"]
@@ -255,7 +255,7 @@ def test_scenario_13_and_15_times_are_strict_and_ids_are_texts() -> None:
 
 
 def test_scenario_30_and_36_ranges_are_half_open_and_have_chains_of_their_own() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         ids: dict[str, str] = {}
         for key in ("a", "b", "b!", "c", "\uffff", "\U0001f600"):
@@ -287,7 +287,7 @@ def test_scenario_30_and_36_ranges_are_half_open_and_have_chains_of_their_own() 
 
 
 def test_a_topic_made_again_is_another_one() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         [old] = await hub.publish("t", 1)
         held = await hub.request("GET", "/topics/t/events", headers=SSE)
@@ -311,7 +311,7 @@ def test_a_topic_made_again_is_another_one() -> None:
 
 
 def test_links_are_signed() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         held = await hub.request("GET", "/topics/t/events", headers=SSE)
         link = link_of(held.headers).removeprefix("../..")
@@ -325,7 +325,7 @@ def test_links_are_signed() -> None:
 
 
 def test_a_revocation_ends_links() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         [cursor] = await hub.publish("t", 1)
         held = await hub.request("GET", "/topics/t/events", headers=SSE)

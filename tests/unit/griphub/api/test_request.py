@@ -6,7 +6,16 @@ import pytest
 
 from griphub.api import request
 from griphub.api.problem import Problem
-from griphub.api.request import Answer, Request, Target, answer_bytes, problem_answer, target_below, target_of
+from griphub.api.request import (
+    Answer,
+    Request,
+    Target,
+    answer_bytes,
+    no_body,
+    problem_answer,
+    target_below,
+    target_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -98,3 +107,11 @@ def test_a_problem_is_a_document() -> None:
     assert b"HTTP/1.1 503 " in answered
     assert b"\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n" in answered
     assert b'"detail":"later"' in answered
+
+
+def test_a_body_where_none_is_needed_is_refused() -> None:
+    target = target_of(b"/topics/t")
+    no_body(Request(b"DELETE", target, [], b"", b"/topics/t"))
+    with pytest.raises(Problem, match="DELETE has no body here") as refused:
+        no_body(Request(b"DELETE", target, [], b"{}", b"/topics/t"))
+    assert refused.value.status == 400

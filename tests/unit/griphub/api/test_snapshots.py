@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.support.hub_api import HubApi
+from tests.support.hub_memory import MemoryHub
 from tests.unit.griphub.api.cases import run
 from tests.unit.griphub.api.test_reading import link_of
 
 
 def test_scenario_12_a_snapshot_is_the_state_at_its_version_and_says_that_it_is_complete() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         await hub.request(
             "POST",
@@ -45,7 +45,7 @@ def test_scenario_12_a_snapshot_is_the_state_at_its_version_and_says_that_it_is_
 
 
 def test_leases_of_a_topic_are_bounded() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         paths = []
         for _ in range(3):

@@ -8,7 +8,13 @@ from types import MappingProxyType
 import pytest
 
 from griphub.api.problem import Problem
-from griphub.api.topic_body import patched_settings, settings_document, settings_of_body, topic_json
+from griphub.api.topic_body import (
+    SETTINGS_MAX,
+    patched_settings,
+    settings_document,
+    settings_of_body,
+    topic_json,
+)
 from griphub.store.cursor import EpochInterval
 from griphub.store.topic import Retention, Topic, TopicSettings
 from griphub.topics.event_text import Epochs
@@ -135,3 +141,13 @@ def test_an_empty_topic_has_the_beginning() -> None:
     found = json.loads(topic_json(Topic(1, "t", 0, 0, 0, 0, 0, 0, 0, TopicSettings()), EPOCHS))
     assert (found["floor_cursor"], found["last_cursor"], found["oldest_time"]) == ("0", "0", None)
     assert b'"progress":10,' in topic_json(Topic(1, "t", 0, 0, 0, 0, 0, 0, 0, TopicSettings()), EPOCHS)
+
+
+def test_the_size_of_settings_is_bounded() -> None:
+    blank = b"{" + b" " * (SETTINGS_MAX - 2) + b"}"
+    assert settings_of_body(blank) == TopicSettings()
+    assert patched_settings(WHOLE, blank) == WHOLE
+    for read in (settings_of_body, lambda body: patched_settings(WHOLE, body)):
+        with pytest.raises(Problem, match="the settings have 500001 bytes: at most 500000 are allowed") as caught:
+            read(blank + b" ")
+        assert (caught.value.status, caught.value.extra) == (413, {"limit": "settings", "max": SETTINGS_MAX})

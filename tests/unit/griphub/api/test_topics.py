@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 
-from tests.support.hub_api import HubApi
+from tests.support.hub_memory import MemoryHub
 from tests.unit.griphub.api.cases import run
-from tests.unit.griphub.api.composed import context_of
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
 def test_settings_are_put_and_patched() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         made = await hub.request("PUT", "/topics/a", {"retention": {"events": 10}, "labels": {"team": "x"}})
         assert made.status == 201
         assert made.json["retention"]["events"] == 10
@@ -38,7 +35,7 @@ def test_settings_are_put_and_patched() -> None:
 
 
 def test_names_are_decoded_once() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("P%2FT")
         assert (await hub.request("GET", "/topics/P%2FT")).json["name"] == "P/T"
         assert (await hub.request("GET", "/topics/P%252FT")).status == 404
@@ -50,7 +47,7 @@ def test_names_are_decoded_once() -> None:
 
 
 def test_the_list_goes_on_behind_a_name() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         for name in "cabed":
             await hub.make(name)
         first = (await hub.request("GET", "/topics?limit=2")).json
@@ -63,16 +60,12 @@ def test_the_list_goes_on_behind_a_name() -> None:
 
 
 def test_changes_under_way_are_bounded() -> None:
-    async def case(hub: HubApi) -> None:
-        writer = context_of(hub).writer.pid
-        os.kill(writer, signal.SIGSTOP)
-        try:
+    async def case(hub: MemoryHub) -> None:
+        with hub.writer_held():
             asked = [asyncio.ensure_future(hub.request("PUT", f"/topics/t{n}", {})) for n in range(101)]
             done, _ = await asyncio.wait(asked, timeout=30, return_when=asyncio.FIRST_COMPLETED)
             [refused] = [each.result() for each in done]
             assert (refused.status, refused.json["limit"]) == (429, "topic_changes_per_owner_max")
-        finally:
-            os.kill(writer, signal.SIGCONT)
         assert sorted([answer.status for answer in await asyncio.gather(*asked)]) == [201] * 100 + [429]
         await hub.make("after")
 
@@ -80,7 +73,7 @@ def test_changes_under_way_are_bounded() -> None:
 
 
 def test_topics_are_bounded() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("a")
         await hub.make("b")
         refused = await hub.request("PUT", "/topics/c", {})

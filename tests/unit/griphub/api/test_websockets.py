@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 
+from griphub.api.websockets import EVENTS_MAX
 from gripproxy.grip.websocket_events import Event, decode, encode
-from tests.support.hub_api import HubApi, Response
+from tests.support.hub_api import Response
+from tests.support.hub_memory import MemoryHub
 from tests.unit.griphub.api.cases import run
 
 FEATURES = {"Grip-Feature": "ws:prev-id, ws:more-events"}
 
 
-async def ask(hub: HubApi, target: str, *events: Event, **headers: str) -> tuple[Response, list[Event]]:
+async def ask(hub: MemoryHub, target: str, *events: Event, **headers: str) -> tuple[Response, list[Event]]:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     answer = await hub.request(
         "POST", target, encode(events), {"Content-Type": "application/websocket-events", **FEATURES, **named}
@@ -23,7 +25,7 @@ OPEN = Event(b"OPEN")
 
 
 def test_an_opening_brings_the_replay_and_subscribes_at_its_end() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         cursors = await hub.publish("t", "a", "b")
         answer, events = await ask(hub, "/topics/t/events", OPEN)
@@ -44,7 +46,7 @@ def test_an_opening_brings_the_replay_and_subscribes_at_its_end() -> None:
 
 
 def test_a_long_replay_is_asked_for_part_by_part() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         cursors: list[str] = []
         for _ in range(5):
@@ -68,7 +70,7 @@ def test_a_long_replay_is_asked_for_part_by_part() -> None:
 
 
 def test_what_a_web_socket_is_told_at_its_end() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         [cursor] = await hub.publish("t", "a")
         _, [end] = await ask(hub, "/topics/t/events", Event(b"TEXT", b"hello"))
@@ -90,7 +92,7 @@ def test_what_a_web_socket_is_told_at_its_end() -> None:
 
 
 def test_a_proxy_that_cannot_carry_a_web_socket_is_refused() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         headers = {"Content-Type": "application/websocket-events", "Grip-Feature": "status, next"}
         answer = await hub.request("POST", "/topics/t/events", b"OPEN\r\n", headers)
@@ -104,7 +106,7 @@ def test_a_proxy_that_cannot_carry_a_web_socket_is_refused() -> None:
 
 
 def test_a_large_event_is_a_reference() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         [cursor] = await hub.publish("t", "x" * 3000)
         _, events = await ask(hub, "/topics/t/events", OPEN)
@@ -119,7 +121,7 @@ def test_a_large_event_is_a_reference() -> None:
 
 
 def test_a_deleted_topic_ends_the_web_socket_and_the_long_poll() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         [cursor] = await hub.publish("t", "a")
         await hub.request("DELETE", "/topics/t")
@@ -129,5 +131,16 @@ def test_a_deleted_topic_ends_the_web_socket_and_the_long_poll() -> None:
         last = {"Grip-Last": f"hub/1/poll/; last-id={cursor}"}
         assert (await hub.request("GET", "/topics/t/events?wait=20", headers=last)).status == 410
         assert (await hub.request("GET", "/topics/t/events?wait=20")).status == 404
+
+    run(case)
+
+
+def test_the_events_of_a_request_are_bounded() -> None:
+    async def case(hub: MemoryHub) -> None:
+        await hub.make("t")
+        answer, _ = await ask(hub, "/topics/t/events", OPEN, *[Event(b"PONG")] * (EVENTS_MAX - 1))
+        assert answer.status == 200
+        answer, _ = await ask(hub, "/topics/t/events", OPEN, *[Event(b"PONG")] * EVENTS_MAX)
+        assert (answer.status, answer.json["limit"], answer.json["max"]) == (413, "events", EVENTS_MAX)
 
     run(case)

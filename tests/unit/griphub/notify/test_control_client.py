@@ -50,6 +50,8 @@ class Handler:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def live(self) -> None:
+        # Requests that it read before it died were its own.
+        self.requests = asyncio.Queue()
         self._server = await asyncio.start_unix_server(self._serve, self.path)
 
     def die(self) -> None:
@@ -92,7 +94,7 @@ class House:
 
     def __init__(self, path: pathlib.Path) -> None:
         self.handler = Handler(path)
-        self.outbox = Outbox(lambda channel: b'"hint %b"' % channel.encode())
+        self.outbox = Outbox(lambda channel: b'"hint %b"' % channel.encode(), 1_000_000)
         self.client = ControlClient(str(path), self.outbox)
 
     def publish(self, *items: str) -> None:
@@ -159,7 +161,7 @@ async def test_a_port_of_another_proxy_wants_a_token() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address: ControlAddress = server.sockets[0].getsockname()
-    client = ControlClient(address, Outbox(lambda channel: b'"hint"'))
+    client = ControlClient(address, Outbox(lambda channel: b'"hint"', 1_000_000))
     try:
         client.start(Signer(SECRET, "hub"))
         client.publish("a", b'"a1"')

@@ -16,8 +16,8 @@ def hint(channel: str) -> bytes | None:
     return None if channel.startswith("gone") else b'"hint %b"' % channel.encode()
 
 
-def made(batch_max: int = 1000, queue_max: int = 1000) -> Outbox:
-    outbox = Outbox(hint, batch_max, queue_max)
+def made(batch_max: int = 1000, queue_max: int = 1000, body_max: int = 1000) -> Outbox:
+    outbox = Outbox(hint, body_max, batch_max, queue_max)
     outbox.connected()
     return outbox
 
@@ -65,7 +65,31 @@ def test_hints_are_bounded_in_the_same_way() -> None:
     assert max(map(len, bodies)) <= 40
 
 
-def test_an_item_beyond_the_bound_goes_alone() -> None:
+def test_an_item_that_the_port_would_refuse_is_a_hint() -> None:
+    outbox = made(body_max=24)
+    outbox.add("b", b'"b1"')
+    outbox.add("a", b'"a1"')
+    outbox.add("a", b'"%b"' % (b"x" * 10))
+    assert (outbox.missed, outbox.waiting) == (0, 20), "one of the greatest size is taken"
+    outbox.add("a", b'"%b"' % (b"x" * 11))
+    assert (outbox.missed, outbox.waiting) == (1, 4), "the hint stands for earlier items of the channel as well"
+    bodies = []
+    while body := outbox.next_body():
+        outbox.delivered()
+        bodies.append(body)
+    assert [items(body) for body in bodies] == [["hint a"], ["b1"]]
+
+
+def test_no_body_is_longer_than_the_port_takes() -> None:
+    outbox = made(body_max=30, batch_max=1000)
+    for number in range(5):
+        outbox.add("a", b'"%b%d"' % (b"x" * 9, number))
+    while body := outbox.next_body():
+        outbox.delivered()
+        assert len(items(body)) == 1
+
+
+def test_an_item_beyond_the_bound_of_batches_goes_alone() -> None:
     outbox = made(batch_max=20)
     long = b'"%b"' % (b"x" * 100)
     for item in (b'"a"', long, b'"b"'):
@@ -78,7 +102,7 @@ def test_an_item_beyond_the_bound_goes_alone() -> None:
 
 
 def test_channels_are_remembered_while_the_handler_is_away() -> None:
-    outbox = Outbox(hint)
+    outbox = Outbox(hint, 1000)
     for channel in ("a", "b", "a", "gone"):
         outbox.add(channel, b'"lost"')
     assert (outbox.missed, outbox.waiting, outbox.next_body()) == (3, 0, b"")
@@ -157,7 +181,7 @@ ACTS = ("send", "delivered", "refused", "lost", "connected")
 
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("add"), st.sampled_from("abc")),
+        st.tuples(st.sampled_from(["add", "add", "long"]), st.sampled_from("abc")),
         st.tuples(st.sampled_from([*ACTS, "miss"]), st.sampled_from("ab")),
     ),
     max_size=60,
@@ -166,7 +190,7 @@ steps = st.lists(
 
 @given(steps)
 def test_behind_each_item_that_may_be_lost_its_channel_has_a_hint(steps: list[tuple[str, str]]) -> None:
-    outbox = Outbox(hint, batch_max=60, queue_max=30)
+    outbox = Outbox(hint, body_max=60, batch_max=50, queue_max=80)
     published: dict[str, int] = dict.fromkeys("abc", 0)
     reached: dict[str, int] = dict.fromkeys("abc", 0)
     """Number of the last item of each channel up to which a follower has all, or was told to ask."""
@@ -201,12 +225,13 @@ def test_behind_each_item_that_may_be_lost_its_channel_has_a_hint(steps: list[tu
         "connected": lambda: outbox.connected() if outbox.state is OutboxState.AWAY else None,
     }
     for act, channel in [*steps, ("connected", ""), *[("send", ""), ("delivered", "")] * 20]:
-        if act == "add":
+        if act in ("add", "long"):
             published[channel] += 1
-            outbox.add(channel, b'"%b%d"' % (channel.encode(), published[channel]))
+            space = b" " * 60 if act == "long" else b""
+            outbox.add(channel, b'"%b%d"%b' % (channel.encode(), published[channel], space))
         elif act == "miss":
             outbox.miss([channel])
         else:
             acts[act]()
-        assert outbox.waiting <= 30
+        assert outbox.waiting <= 80
     assert reached == published

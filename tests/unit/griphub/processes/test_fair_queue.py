@@ -61,3 +61,18 @@ def test_items_can_be_removed() -> None:
     assert queue.remove("b", "b1")
     assert not queue.remove("c", "c1")
     assert (len(queue), taken(queue)) == (1, ["a2"])
+
+
+def test_what_is_not_ready_waits_and_keeps_its_place() -> None:
+    queue = filled("a-", "a1", "b-", "c1", "c2")
+    asked: list[str] = []
+
+    def ready(owner: str, item: str) -> bool:
+        asked.append(owner)
+        return item != f"{owner}-"
+
+    assert queue.take(ready) == ("c", "c1")
+    assert asked == ["a", "b", "c"]
+    assert queue.take(ready) == ("c", "c2")
+    assert queue.take(ready) is None
+    assert taken(queue) == ["a-", "b-", "a1"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
-from griphub.processes.rendered import render_rows
+from griphub.processes.rendered import PIECE, PageText
 from griphub.store.cursor import EpochInterval
 from griphub.store.plain_records import Row, event_of
 from griphub.topics.event_text import Epochs, Representation, render_events
@@ -19,7 +20,7 @@ def rows(seed: int) -> list[Row]:
     choose = random.Random(seed)
     made: list[Row] = []
     time = 1_700_000_000_000_000 + choose.randrange(10**6)
-    for id in [*range(1, 11), *range(100, 150)]:
+    for id in [*range(1, 11), *range(100, 800)]:
         time += choose.choice([1, 1, 1000, 999_999, 1_000_000, 7_300_000])
         kind, data = choose.choice(
             [
@@ -27,6 +28,9 @@ def rows(seed: int) -> list[Row]:
                 ("application/json", b'{\r\n"a": [1,\n2]}'),
                 ("application/vnd.x+json; charset=utf-8", b'"x"'),
                 ("text/plain", "é\n\x00".encode()),
+                ("text/plain", b'a",\n  "b\\'),
+                ("text/plain; charset=utf-8", "\u2028😀".encode()),
+                ("text/plain", b""),
                 ("text/plain", b"\xff"),
                 ("image/png", bytes(range(256))),
                 ("application/json", b""),
@@ -46,9 +50,11 @@ def rows(seed: int) -> list[Row]:
 def test_rows_are_rendered_as_their_events(seed: int, first_prev: int | None, representation: Representation) -> None:
     part = rows(seed)
     wanted = render_events(map(event_of, part), first_prev, EPOCHS, representation)
-    assert render_rows(part, first_prev, EPOCHS, representation) == wanted
+    text = PageText(EPOCHS, representation, first_prev)
+    cuts = [0, 1, PIECE + 20, len(part)]
+    assert b"".join(piece for a, b in pairwise(cuts) for piece in text.pieces(part[a:b])) == wanted
 
 
 @pytest.mark.parametrize("representation", list(Representation))
 def test_no_rows(representation: Representation) -> None:
-    assert render_rows([], None, EPOCHS, representation) == b""
+    assert list(PageText(EPOCHS, representation).pieces([])) == []

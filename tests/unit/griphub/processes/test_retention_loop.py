@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.support.hub_api import HubApi
+from tests.support.hub_memory import MemoryHub
 from tests.unit.griphub.api.cases import run
 from tests.unit.griphub.api.test_reading import link_of
 
 
 def test_a_lease_keeps_the_version_of_a_snapshot() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t", retention={"events": 2})
         await hub.make("other", retention={"events": 2})
         batch = [{"key": f"k{number:05}", "data": "x" * 400} for number in range(1000)]
@@ -37,7 +37,7 @@ def test_a_lease_keeps_the_version_of_a_snapshot() -> None:
 
 
 def test_deleted_topics_give_their_space_back() -> None:
-    async def case(hub: HubApi) -> None:
+    async def case(hub: MemoryHub) -> None:
         await hub.make("t")
         await hub.publish("t", *range(1000))
         await hub.request("DELETE", "/topics/t")

@@ -109,6 +109,13 @@ def test_a_commit_is_bounded(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Non
     assert loop.writer.commits == [2, 1, 1]
 
 
+def test_a_large_publication_has_a_commit_of_its_own(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_process, "LARGE", 1000)
+    loop.send((APPEND, [plain("a"), plain("b"), plain("c" * 600, "d" * 600), plain("e"), plain("f")]))
+    loop.loop.turn(10)
+    assert loop.writer.commits == [2, 2, 2]
+
+
 def test_a_full_disk_fails_a_commit_only(loop: Loop) -> None:
     loop.writer.error = lambda: StoreFull("no space")
     loop.send((APPEND, [plain("a"), plain("b")]))

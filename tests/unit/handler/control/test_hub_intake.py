@@ -15,9 +15,8 @@ import zmq.asyncio
 
 from gripproxy.config import Config, load_config
 from gripproxy.process.endpoints import BindError
-from gripproxy.process.hub_sockets import hub_control_socket, hub_sub_spec
+from gripproxy.process.hub_sockets import HUB_BODY_MAX, hub_control_socket, hub_sub_spec
 from handler import service as module
-from handler.control.hub_intake import BODY_MAX
 from handler.service import Service
 from tests.support.handler_service import handler
 
@@ -60,7 +59,7 @@ async def test_a_batch_of_a_megabyte_fits(tmp_path: pathlib.Path) -> None:
     async with handler(config, (b"hub/1", 0, 1, 0, None)) as (_, worker):
         assert await publish(hub_control_socket(config), *[item("x" * 100_000)] * 10) == b"HTTP/1.1 200 OK"
         assert await worker.contents(10) == [b"x" * 100_000] * 10
-        assert await publish(hub_control_socket(config), item("x" * BODY_MAX)) == b"HTTP/1.1 400 Bad Request"
+        assert await publish(hub_control_socket(config), item("x" * HUB_BODY_MAX)) == b"HTTP/1.1 400 Bad Request"
 
 
 async def test_only_the_user_of_the_service_can_connect(tmp_path: pathlib.Path) -> None:

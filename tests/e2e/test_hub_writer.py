@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 
 from griphub.processes.writer import WriterOptions, WriterProcess
+from griphub.processes.writer_process import LARGE
 from griphub.store.errors import OwnerBusy, StoreBroken, StoreBusy, StoreError, StoreInUse, StoreProblem
 from griphub.store.event import Draft
 from griphub.store.interface import StoreState
@@ -208,6 +209,65 @@ async def test_owners_have_their_turn(start: Start) -> None:
     # The first one was sent at once; from then on there is one of each owner.
     assert got[:8] == ["a0", "a1", "b0", "c0", "a2", "b1", "c1", "a3"]
     assert got[8:] == [f"a{number}" for number in range(4, 20)]
+
+
+async def test_small_publications_are_stored_between_large_ones(start: Start) -> None:
+    writer = await start(WriterOptions("off", 0))
+    await writer.put_topic("t", TopicSettings())
+    got: list[str] = []
+    end = asyncio.get_running_loop().create_future()
+
+    def done(name: str, _: Outcome | StoreError) -> None:
+        got.append(name)
+        if len(got) == 7:
+            end.set_result(None)
+
+    large = drafts("x" * LARGE)
+    for name in ("a0", "a1", "d0"):
+        writer.append(Publication("t", large), partial(done, name), name[0])
+    writer.append(Publication("t", drafts("x")), partial(done, "a2"), "a")
+    for name in ("b0", "c0", "b1"):
+        writer.append(Publication("t", drafts("y")), partial(done, name), name[0])
+    await asyncio.wait_for(end, PATIENCE)
+    # An owner's own are in order.
+    assert got == ["a0", "b0", "c0", "b1", "a1", "d0", "a2"] or got == ["a0", "b0", "c0", "b1", "a1", "a2", "d0"]
+    assert writer.waiting == 0
+
+
+async def test_the_commands_of_an_owner_are_sent_one_at_a_time(start: Start) -> None:
+    writer = await start(WriterOptions("off", 0))
+    await writer.put_topic("t", TopicSettings())
+    got: list[str] = []
+
+    async def make(name: str) -> None:
+        await writer.put_topic(name, TopicSettings(), name[0])
+        got.append(name)
+
+    made = [asyncio.ensure_future(make(name)) for name in ("a0", "a1", "a2", "b0")]
+    await asyncio.sleep(0)
+    writer.append(Publication("t", drafts("y")), lambda outcome: got.append("c0"), "c")
+    last: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    writer.append(Publication("a2", drafts("y")), last.set_result, "a")
+    await asyncio.wait_for(asyncio.gather(*made), PATIENCE)
+    await writer.state()
+    assert got.index("c0") < got.index("a1")
+    assert got.index("b0") < got.index("a1")
+    # An owner's own are in order: the topic of the publication was made before it. (Answers of one read are seen in the
+    # turns of their tasks, so their order tells less.)
+    assert [name for name in got if name[0] == "a"] == ["a0", "a1", "a2"]
+    assert isinstance(await asyncio.wait_for(last, PATIENCE), Published)
+
+
+async def test_commands_that_wait_for_their_turn_fail_with_the_process(start: Start) -> None:
+    ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    writer = await start(on_end=ended.set_result)
+    os.kill(writer.pid, signal.SIGSTOP)
+    calls = [asyncio.ensure_future(writer.put_topic(f"t{number}", TopicSettings(), "a")) for number in range(10)]
+    await asyncio.sleep(0)
+    os.kill(writer.pid, signal.SIGKILL)
+    await asyncio.wait_for(ended, PATIENCE)
+    await asyncio.wait(calls)
+    assert [type(call.exception()) for call in calls] == [StoreBroken] * 10
 
 
 async def test_publications_that_wait_for_their_turn_fail_with_the_process(start: Start) -> None:

@@ -1,0 +1,122 @@
+"""Child that reads large bodies of publications: JSON of 10 MB takes a good part of a second in the worst case.
+
+    python -P -m griphub.api.body_process --fd N --store PATH …
+
+Calls are those of ``griphub.processes.reader_process``. It has a lower priority than the hub: publishers of large
+bodies wait for a processor before all others do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from griphub.api.problem import Problem
+from griphub.api.publish_body import draft_of, drafts_of
+from griphub.api.query import PublishQuery
+from griphub.processes.child import Child, child_parser
+from griphub.processes.frames import FrameError
+from griphub.processes.reader_process import ANSWER, FAILED, READY
+from griphub.store.event import NO_ATTRIBUTES, Draft
+from gripproxy.process.log import log
+
+__all__ = ["PlainBody", "draft", "drafts", "drafts_in", "main"]
+
+NICE: Final = 5
+"""Priority below that of the hub."""
+
+DRAFTS: Final = 0
+PROBLEM: Final = 1
+"""Kinds of results: ``(DRAFTS, fields of each)``, ``(PROBLEM, fields)``."""
+
+PlainHeaders = Sequence[tuple[bytes, bytes]]
+
+PlainBody = tuple[int, Any]
+"""Result of reading a body, in its plain form: a kind and its fields."""
+
+
+def drafts(headers: PlainHeaders, query: Sequence[Any], body: bytes) -> PlainBody:
+    """Return the events of a request to publish, or its problem; see ``drafts_of``.
+
+    Args:
+        headers: lower-case names and values.
+        query: fields of its parameters.
+        body: its body.
+    """
+    return _plain(lambda: drafts_of(headers, PublishQuery(*query), body), body)
+
+
+def draft(headers: PlainHeaders, key: str, body: bytes) -> PlainBody:
+    """Return the event that stores the value of a key, or the request's problem; see ``draft_of``.
+
+    Args:
+        headers: lower-case names and values.
+        key: the key, checked.
+        body: content.
+    """
+    return _plain(lambda: (draft_of(headers, body, key),), body)
+
+
+def _plain(read: Callable[[], Sequence[Draft]], body: bytes) -> PlainBody:
+    try:
+        found = read()
+    except Problem as problem:
+        return PROBLEM, (problem.status, problem.name, problem.detail, problem.extra, problem.headers)
+    fields = []
+    for each in found:
+        # The hub has the body itself.
+        data = None if each.data is body else each.data
+        fields.append((data, each.content_type, each.key, each.op, dict(each.attributes) or None))
+    return DRAFTS, fields
+
+
+def drafts_in(plain: PlainBody, body: bytes) -> tuple[Draft, ...]:
+    """Return the events of a result.
+
+    Args:
+        plain: the result.
+        body: the body that was read.
+
+    Raises:
+        Problem: the request is refused.
+    """
+    kind, fields = plain
+    if kind == PROBLEM:
+        raise Problem(*fields)
+    return tuple([_draft(each, body) for each in fields])
+
+
+def _draft(fields: Sequence[Any], body: bytes) -> Draft:
+    data, content_type, key, op, pairs = fields
+    attributes: Mapping[str, str] = NO_ATTRIBUTES if pairs is None else pairs
+    return Draft(body if data is None else data, content_type, key, op, attributes)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the process.
+
+    Args:
+        argv: arguments; None for those of the process.
+
+    Returns:
+        The exit status.
+    """
+    child = Child(child_parser().parse_args(argv), "hub bodies")
+    os.nice(NICE)
+    channel = child.channel
+    methods = {"drafts": drafts, "draft": draft}
+    channel.send((READY,))
+    while not channel.ended and not child.terminating:
+        for name, arguments in channel.receive(None):
+            try:
+                channel.send((ANSWER, methods[name](*arguments)))
+            except (FrameError, MemoryError, RecursionError, ValueError) as error:
+                log.error("body not read: reason=%r", error)
+                channel.send((FAILED, f"{type(error).__name__}: {error}"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
