@@ -36,7 +36,8 @@ from griphub.notify.outbox import Outbox
 from griphub.processes.readers import ReaderOptions, ReaderPool
 from griphub.processes.retention_loop import RetentionLoop
 from griphub.processes.scheduling import run_in_batches
-from griphub.processes.writer import WriterOptions, WriterProcess
+from griphub.processes.writer import WriterProcess
+from griphub.processes.writer_options import WriterOptions
 from griphub.store.errors import StoreError, StoreProblem
 from griphub.store.event import Event
 from griphub.store.interface import StoreState

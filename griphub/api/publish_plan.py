@@ -15,7 +15,7 @@ from griphub.api.context import Context
 from griphub.api.publish_body import DEFAULT_LIMITS
 from griphub.api.publishing import Publishing, event_body
 from griphub.api.request import Receiver
-from griphub.processes.writer import OVERHEAD
+from griphub.processes.writer_options import OVERHEAD
 from griphub.store.errors import StoreError
 from griphub.store.event import Draft, Event
 from griphub.store.plain_records import PlainOutcome, outcome_of, plain_draft

@@ -12,7 +12,8 @@ from griphub.api.problem import Problem, limited
 from griphub.api.publish_body import digest_of
 from griphub.api.query import idempotency_key, if_match
 from griphub.api.request import Answer, Reply, Request, problem_answer
-from griphub.processes.writer import OWNER_MAX, PlainDone
+from griphub.processes.writer import PlainDone
+from griphub.processes.writer_options import OWNER_MAX
 from griphub.store.cursor import is_known, parse_cursor
 from griphub.store.errors import OwnerBusy, StoreBusy, StoreError, StoreFull
 from griphub.store.event import Draft

@@ -9,10 +9,12 @@ so both have an interpreter of their own. They end when the hub's end of their s
     checkpointer    child: checkpoints of the write-ahead log, in a thread
     writer_process  child: group commits
     writer          hub: ``WriterProcess``
+    writer_options  options and bounds of it
     reader_process  child: pages, rendered
     rendered        records of rendered pages
     fair_queue      calls that wait, a turn for each owner
     large_share     turns of large publications
+    large_transfer  a large publication in parts
     readers         hub: ``ReaderPool``
     scheduling      how the system schedules them
 """

@@ -42,15 +42,24 @@ class ChildProcess(asyncio.Protocol):
         arguments: of its command line.
         on_value: called with each value that it sends.
         on_end: called once with the reason, after the process has ended.
+        on_writable: called when the socket takes frames again that it did not (see ``writable``).
     """
 
     def __init__(
-        self, module: str, arguments: Sequence[str], on_value: Callable[[Any], None], on_end: Callable[[str], None]
+        self,
+        module: str,
+        arguments: Sequence[str],
+        on_value: Callable[[Any], None],
+        on_end: Callable[[str], None],
+        on_writable: Callable[[], None] = lambda: None,
     ) -> None:
         self._module = module
         self._arguments = arguments
         self._on_value = on_value
         self._on_end = on_end
+        self._on_writable = on_writable
+        self.writable = True
+        """False while frames wait for the socket."""
         self._buffer = FrameBuffer()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -127,6 +136,15 @@ class ChildProcess(asyncio.Protocol):
             return
         for value in values:
             self._on_value(value)
+
+    def pause_writing(self) -> None:
+        """Note that frames wait; called by the loop."""
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        """Note that few frames wait; called by the loop."""
+        self.writable = True
+        self._on_writable()
 
     def eof_received(self) -> None:
         """Have the loop close the transport."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from gripproxy.grip.errors import InternalError
 
-__all__ = ["FRAME_MAX", "FrameBuffer", "FrameError", "FrameSocket", "frame"]
+__all__ = ["FRAME_MAX", "FrameBuffer", "FrameError", "FrameSocket", "frame", "packed", "unpacked"]
 
 FRAME_MAX: Final = 64 * 1024 * 1024
 """Bytes of the largest frame: contents of 10 MB in which each byte became an escape of six."""
@@ -42,10 +42,32 @@ def frame(value: Any) -> bytes:
     Raises:
         FrameError: it is too large.
     """
+    body = packed(value)
+    return _LENGTH.pack(len(body)) + body
+
+
+def packed(value: Any) -> bytes:
+    """Return a value as bytes.
+
+    Args:
+        value: tuple or list of plain values.
+
+    Raises:
+        FrameError: it is too large for a frame.
+    """
     body = marshal.dumps(value, FORMAT)
     if len(body) > FRAME_MAX:
         raise FrameError(f"a frame of {len(body)} bytes, the largest has {FRAME_MAX}")
-    return _LENGTH.pack(len(body)) + body
+    return body
+
+
+def unpacked(body: bytes | bytearray) -> Any:
+    """Return the value of bytes that ``packed`` made.
+
+    Args:
+        body: all of them.
+    """
+    return marshal.loads(body)
 
 
 class FrameBuffer:

@@ -52,13 +52,16 @@ class LargeShare:
         """
         return self._running < LARGE_MAX and (now >= self._free_from or now - self._small >= QUIET)
 
-    def begin(self, now: float) -> None:
-        """Note that the process has a large publication.
+    def begin(self) -> None:
+        """Note that a large publication is on its way to the process."""
+        self._running += 1
+
+    def sent(self, now: float) -> None:
+        """Note that the process has all of it.
 
         Args:
             now: monotonic time in seconds.
         """
-        self._running += 1
         self._begun = now
 
     def end(self, now: float) -> float:

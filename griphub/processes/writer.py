@@ -3,8 +3,8 @@
 A publication makes no task and no future: those of one turn of the loop are sent together, and outcomes arrive in their
 order. While much is under way, further publications and commands wait here, and each owner has its turn. A large
 publication and most commands are commits of their own, so the child has few of them at a time: small publications of
-others are stored between them. The child is started again after each end; publications without an answer then have an
-unknown outcome.
+others are stored between them, and sent between the parts of a large one. The child is started again after each end;
+publications without an answer then have an unknown outcome.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import asyncio
 import pathlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
-from griphub.processes.child import ChildLog, child_arguments
+from griphub.processes.child import child_arguments
 from griphub.processes.child_process import ChildProcess, pause_before
 from griphub.processes.fair_queue import FairQueue
 from griphub.processes.frames import frame
 from griphub.processes.large_share import LargeShare
+from griphub.processes.large_transfer import LargeTransfer
+from griphub.processes.writer_options import CALLS_MAX, FAIL_SLICE, OVERHEAD, SEND_BYTES, WriterOptions
 from griphub.processes.writer_process import (
     ANSWER,
     APPEND,
@@ -29,11 +31,11 @@ from griphub.processes.writer_process import (
     INVALID,
     LARGE,
     OUTCOMES,
+    PART,
     READY,
     REFUSED,
     UNUSABLE,
 )
-from griphub.store.ballast import BALLAST_SIZE
 from griphub.store.errors import OwnerBusy, StoreBroken, StoreBusy, StoreError, StoreFull, StoreInUse, StoreProblem
 from griphub.store.interface import StoreState
 from griphub.store.plain_records import (
@@ -46,35 +48,12 @@ from griphub.store.plain_records import (
     topic_of,
 )
 from griphub.store.publication import Outcome, Publication
-from griphub.store.schema import Sync
-from griphub.store.sqlite_writer import NAMES_MAX
 from griphub.store.topic import Topic, TopicSettings
 from gripproxy.process.log import log
 
-__all__ = ["OVERHEAD", "OWNER_MAX", "WAITING_MAX", "PlainDone", "StoreBusy", "WriterOptions", "WriterProcess"]
+__all__ = ["PlainDone", "WriterProcess"]
 
 MODULE: Final = "griphub.processes.writer_process"
-
-WAITING_MAX: Final = 64 * 1024 * 1024
-"""Bytes of publications without an answer; further ones are refused."""
-
-OWNER_MAX: Final = 24 * 1024 * 1024
-"""Bytes of one owner among them; a single publication may exceed them."""
-
-WINDOW: Final = 2 * 1024 * 1024
-"""Bytes of small publications that the process has: two commits. Further ones wait for their owner's turn."""
-
-CALLS_MAX: Final = 4
-"""Commands that the process has, one of each owner."""
-
-OVERHEAD: Final = 500
-"""Bytes that an event occupies beside its content."""
-
-SEND_BYTES: Final = 1024 * 1024
-"""Bytes of publications after which a frame is sent within a turn of the loop."""
-
-FAIL_SLICE: Final = 1000
-"""Publications that a turn of the loop reports as failed."""
 
 Done = Callable[[Outcome | StoreError], None]
 PlainDone = Callable[[PlainOutcome | StoreError], None]
@@ -97,31 +76,6 @@ class _Call:
     request: bytes
     owner: str
     result: asyncio.Future[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class WriterOptions:
-    """Options of the writer.
-
-    Attributes:
-        sync: durability of a commit.
-        ballast: bytes kept for the retention of a full disk; 0 for none.
-        names_max: greatest number of remembered names of requests.
-        lock_wait: seconds to wait for the end of another writer: that of a hub that was killed finishes its work.
-        waiting_max: greatest number of bytes without an answer.
-        owner_max: greatest number of bytes of one owner without an answer.
-        window: bytes that the process has, from which on further publications wait.
-        log: log of the process.
-    """
-
-    sync: Sync = "full"
-    ballast: int = BALLAST_SIZE
-    names_max: int = NAMES_MAX
-    lock_wait: float = 5.0
-    waiting_max: int = WAITING_MAX
-    owner_max: int = OWNER_MAX
-    window: int = WINDOW
-    log: ChildLog = field(default_factory=ChildLog)
 
 
 class WriterProcess:
@@ -171,6 +125,8 @@ class WriterProcess:
         self._sent = 0
         """Bytes of the small publications that the process has."""
         self._large = LargeShare()
+        self._transfer: tuple[LargeTransfer, str, _Append] | None = None
+        """Large publication on its way to the process, and its owner, whose other works wait for the last part."""
         self._owners: dict[str, int] = {}
         """Bytes of publications without an answer, by owner."""
         self._calls: deque[_Call] = deque()
@@ -216,7 +172,7 @@ class WriterProcess:
         arguments = child_arguments(self._path, options.log)
         arguments += ["--sync", options.sync, "--ballast", str(options.ballast), "--names-max", str(options.names_max)]
         arguments += ["--lock-wait", str(options.lock_wait)]
-        self._child = ChildProcess(MODULE, arguments, self._received, self._ended)
+        self._child = ChildProcess(MODULE, arguments, self._received, self._ended, self._send_parts)
         self._useful = False
         try:
             await self._child.start()
@@ -232,6 +188,7 @@ class WriterProcess:
         if self._supervision is not None and not worked:
             self._supervision.cancel()
         if self._child is not None:
+            self._send_parts(all_of_it=True)
             self._refill(None)
             self._flush()
             await self._child.stop()
@@ -286,26 +243,61 @@ class WriterProcess:
             raise OwnerBusy(f"{held} bytes of this owner wait for the store: repeat the request later")
         self._waiting += size
         self._owners[owner] = held + size
-        if self._fits(size) and (not self._queue or not self._queue.waiting(owner)):
-            self._send(plain, done, size, owner)
+        if self._fits(size, owner) and (not self._queue or not self._queue.waiting(owner)):
+            if size < LARGE:
+                self._send(plain, done, size, owner)
+            else:
+                self._transmit(owner, _Append(plain, done, size))
         else:
             self._queue.add(owner, _Append(plain, done, size))
 
-    def _fits(self, size: int) -> bool:
-        return self._sent < self._options.window if size < LARGE else self._large.ready(self._loop.time())
+    def _fits(self, size: int, owner: str) -> bool:
+        if size >= LARGE:
+            return self._large.ready(self._loop.time())
+        return self._sent < self._options.window and (self._transfer is None or self._transfer[1] != owner)
 
     def _is_ready(self, owner: str, work: _Append | _Call) -> bool:
         """Return whether the process may have a publication or a command now."""
         if isinstance(work, _Append):
-            return self._fits(work.size)
+            return self._fits(work.size, owner)
+        if self._transfer is not None and self._transfer[1] == owner:
+            return False
         return len(self._calls) < CALLS_MAX and owner not in self._callers
 
+    def _transmit(self, owner: str, work: _Append) -> None:
+        """Send a large publication in parts: others are sent between these."""
+        self._large.begin()
+        self._transfer = (LargeTransfer(PART, work.plain), owner, work)
+        self._send_parts()
+
+    def _send_parts(self, *, all_of_it: bool = False) -> None:
+        """Send parts of the large publication while the socket takes them, or ``all_of_it``."""
+        if self._transfer is None:
+            return
+        transfer, owner, work = self._transfer
+        child = self._child
+        while child is not None and not transfer.complete and (child.writable or all_of_it):
+            part = transfer.part()
+            if transfer.complete:
+                # Outcomes are in the order in which the process has the publications.
+                self._flush()
+            child.write(part)
+        if child is None or transfer.complete:
+            self._transfer = None
+            self._large.sent(self._loop.time())
+            self._appends.append((work.done, work.size, owner))
+            if not all_of_it:
+                self._refill(self._is_ready)
+
     def _send(self, plain: PlainPublication, done: PlainDone, size: int, owner: str) -> None:
+        now = self._loop.time()
         if size < LARGE:
             self._sent += size
-            self._large.small(self._loop.time())
+            self._large.small(now)
         else:
-            self._large.begin(self._loop.time())
+            # The writer is being stopped.
+            self._large.begin()
+            self._large.sent(now)
         self._appends.append((done, size, owner))
         if not self._batch:
             self._loop.call_soon(self._flush)
@@ -319,10 +311,12 @@ class WriterProcess:
         while (taken := self._queue.take(ready)) is not None:
             owner, work = taken
             self._queue.finished(owner)
-            if isinstance(work, _Append):
+            if not isinstance(work, _Append):
+                self._begin(work)
+            elif work.size < LARGE or ready is None:
                 self._send(work.plain, work.done, work.size, owner)
             else:
-                self._begin(work)
+                self._transmit(owner, work)
 
     def _flush(self) -> None:
         batch = self._batch
@@ -538,7 +532,8 @@ class WriterProcess:
     def _ended(self, reason: str) -> None:
         self._working = False
         self._child = None
-        # Waiting publications fail with those that the process had.
+        # Publications that wait, or are on their way, fail with those that the process had.
+        self._send_parts(all_of_it=True)
         self._refill(None)
         self._batch, self._batch_size = [], 0
         name, text = self._unusable or ("", "")

@@ -20,6 +20,7 @@ from typing import Any, Final
 from griphub.processes.checkpointer import Checkpointer
 from griphub.processes.child import Child, child_parser
 from griphub.processes.frames import FrameSocket
+from griphub.processes.large_transfer import PartBuffer
 from griphub.store.ballast import BALLAST_SIZE
 from griphub.store.errors import StoreBroken, StoreFull, StoreProblem
 from griphub.store.plain_records import PlainPublication, plain_state, plain_topic, settings_of
@@ -35,6 +36,7 @@ __all__ = [
     "INVALID",
     "LARGE",
     "OUTCOMES",
+    "PART",
     "READY",
     "REFUSED",
     "UNUSABLE",
@@ -44,7 +46,9 @@ __all__ = [
 
 APPEND: Final = 0
 CALL: Final = 1
-"""Kinds of requests: ``(APPEND, publications)``, ``(CALL, method, arguments)``."""
+PART: Final = 2
+"""Kinds of requests: ``(APPEND, publications)``; ``(CALL, method, arguments)``; ``(PART, bytes, whether it is the
+last)`` of one publication."""
 
 READY: Final = 0
 OUTCOMES: Final = 1
@@ -95,6 +99,7 @@ class WriterLoop:
         self._writer = writer
         self._checkpoints = checkpoints
         self._methods = _methods(writer)
+        self._parts = PartBuffer()
         self._group: list[PlainPublication] = []
         self._events = 0
         self._size = 0
@@ -120,6 +125,10 @@ class WriterLoop:
             if command[0] == APPEND:
                 for publication in command[1]:
                     self._add(publication)
+            elif command[0] == PART:
+                self._parts.add(command[1])
+                if command[2]:
+                    self._add(self._parts.take())
             else:
                 self._commit()
                 self._call(command[1], command[2])

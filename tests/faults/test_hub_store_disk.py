@@ -10,7 +10,8 @@ import pytest
 
 from griphub.processes import writer as writer_module
 from griphub.processes.readers import ReaderPool
-from griphub.processes.writer import WriterOptions, WriterProcess
+from griphub.processes.writer import WriterProcess
+from griphub.processes.writer_options import WriterOptions
 from griphub.store.errors import StoreBroken, StoreError, StoreFull
 from griphub.store.interface import WHOLE, StoreState
 from griphub.store.maintenance import check

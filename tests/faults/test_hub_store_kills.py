@@ -13,7 +13,8 @@ import signal
 from collections import Counter
 from collections.abc import Callable
 
-from griphub.processes.writer import WriterOptions, WriterProcess
+from griphub.processes.writer import WriterProcess
+from griphub.processes.writer_options import WriterOptions
 from griphub.store.errors import StoreBroken, StoreBusy, StoreError
 from griphub.store.interface import WHOLE
 from griphub.store.maintenance import check

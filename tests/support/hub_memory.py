@@ -72,8 +72,15 @@ class _NoCheckpoints:
 class _Child:
     """Child that works in the loop of the hub, in place of ``ChildProcess``."""
 
+    writable = True
+
     def __init__(
-        self, module: str, arguments: Sequence[str], on_value: Callable[[Any], None], on_end: Callable[[str], None]
+        self,
+        module: str,
+        arguments: Sequence[str],
+        on_value: Callable[[Any], None],
+        on_end: Callable[[str], None],
+        on_writable: Callable[[], None] = lambda: None,
     ) -> None:
         self._module, self._arguments = module, ["--fd", "0", *arguments]
         self._on_value, self._on_end = on_value, on_end

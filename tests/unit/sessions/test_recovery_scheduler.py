@@ -368,9 +368,7 @@ class TestManySessionsOfOneRequest:
         assert set(self.since) == {begun}
         assert house.scheduler.since == house.clock.now > begun
 
-    def test_their_request_is_sent_when_the_last_of_them_has_joined_it(
-        self, house: House, many: list[Session]
-    ) -> None:
+    def test_their_request_is_sent_when_the_last_of_them_has_joined_it(self, house: House, many: list[Session]) -> None:
         sent: list[int] = []
         first, *_ = many
 

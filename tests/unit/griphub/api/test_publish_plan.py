@@ -18,7 +18,8 @@ from griphub.api.problem import Problem
 from griphub.api.publish_plan import DATA_MAX, PublishPlan
 from griphub.api.publishing import Publishing
 from griphub.api.request import Answer
-from griphub.processes.writer import OVERHEAD, PlainDone
+from griphub.processes.writer import PlainDone
+from griphub.processes.writer_options import OVERHEAD
 from griphub.store.cursor import EpochInterval
 from griphub.store.errors import OwnerBusy, StoreBroken, StoreBusy, StoreError, StoreFull
 from griphub.store.event import Draft, Event

@@ -13,16 +13,20 @@ def share() -> LargeShare:
     share = LargeShare()
     assert share.ready(10.0)
     share.small(10.0)
-    share.begin(10.0)
+    share.begin()
+    share.sent(10.0)
     assert share.end(10.1) == pytest.approx(0.1 * PAUSE)
     return share
 
 
 def test_one_at_a_time() -> None:
     share = LargeShare()
-    share.begin(1.0)
+    share.begin()
+    assert not share.ready(100.0)
+    share.sent(100.0)
     assert not share.ready(100.0)
     share.end(100.0)
+    assert share.ready(100.0)
 
 
 def test_the_next_waits(share: LargeShare) -> None:
@@ -38,7 +42,8 @@ def test_without_small_ones_there_is_no_pause(share: LargeShare) -> None:
 
 def test_the_pause_has_an_end() -> None:
     share = LargeShare()
-    share.begin(0.0)
+    share.begin()
+    share.sent(0.0)
     assert share.end(60.0) == PAUSE_MAX
     share.small(61.9)
     assert share.ready(60.0 + PAUSE_MAX)

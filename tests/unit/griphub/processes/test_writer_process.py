@@ -13,7 +13,8 @@ import pytest
 from griphub.processes import writer_process
 from griphub.processes.checkpointer import Checkpointer
 from griphub.processes.frames import FrameBuffer, FrameSocket, frame
-from griphub.processes.writer_process import ANSWER, APPEND, CALL, FAILED, OUTCOMES, REFUSED, WriterLoop
+from griphub.processes.large_transfer import LargeTransfer
+from griphub.processes.writer_process import ANSWER, APPEND, CALL, FAILED, OUTCOMES, PART, REFUSED, WriterLoop
 from griphub.store.errors import StoreBroken, StoreFull
 from griphub.store.plain_records import PlainOutcome, PlainPublication, plain_publication
 from griphub.store.publication import Publication
@@ -77,6 +78,19 @@ def loop(tmp_path: pathlib.Path) -> Iterator[Loop]:
 
 def plain(*texts: str) -> PlainPublication:
     return plain_publication(Publication("t", drafts(*texts)))
+
+
+def test_a_large_publication_arrives_in_parts_between_others(loop: Loop) -> None:
+    transfer = LargeTransfer(PART, plain("x" * 200_000))
+    for text in ("a", "b"):
+        loop.hub.sendall(transfer.part())
+        loop.send((APPEND, [plain(text)]))
+        loop.loop.turn(None)
+    assert transfer.complete
+    assert loop.writer.commits == [1, 2]
+    answers = loop.answers()
+    assert [kind for kind, _ in answers] == [OUTCOMES] * 2
+    assert [len(outcomes) for _, outcomes in answers] == [1, 2]
 
 
 def test_all_that_has_arrived_is_one_commit(loop: Loop) -> None:
