@@ -1,9 +1,11 @@
 """Taking clients from the listening sockets, for as long as there are descriptors for them.
 
 With plenty of room the event loop's own servers accept: that is fast, and a connection needs no object for its socket.
-But some versions take the whole queue in one turn, and all close clients without a descriptor. So near the limit this
-module accepts by itself, one client after the other, and pauses when only the reserve is left: clients then wait in the
-queue of the listening socket until others have gone.
+Some versions of them take one client in each turn of the loop (uvloop 0.23), so that each listening socket has several:
+behind a thousand connections of one peer, another client would wait for a thousand turns. Other versions take the whole
+queue in one turn, and all close clients without a descriptor. So near the limit this module accepts by itself, one
+client after the other, and pauses when only the reserve is left: clients then wait in the queue of the listening socket
+until others have gone.
 
 The number of descriptors in use is found by the lowest free one: the kernel gives a new file the lowest number that is
 free (POSIX, dup(2)), so that all below it are in use.
@@ -28,6 +30,10 @@ __all__ = ["Acceptor", "files_in_use", "open_files_max"]
 
 BACKLOG: Final = 4096
 """Connections that may wait in the queue of a listening socket: so many may be accepted in one turn of the loop."""
+
+SERVERS: Final = 8
+"""Servers of the loop for each listening socket: so many clients are accepted in one turn at least. For a client that
+comes alone the others look into the queue in vain, some microseconds in all."""
 
 SMALL: Final = 128
 """With a limit that leaves less than this for the queue, the loop's servers are not used at all."""
@@ -64,16 +70,21 @@ def open_files_max() -> int:
 
 
 class _ListeningSocket:
-    """One listening socket: ours, and a copy of it in the loop's server while there is one."""
+    """One listening socket: ours, and copies of it in the loop's servers while there are some."""
 
-    __slots__ = ("context", "listener", "reading", "server", "timeouts")
+    __slots__ = ("context", "listener", "reading", "servers", "timeouts")
 
     def __init__(self, listener: ListeningSocket, context: ssl.SSLContext | None, handshake: float) -> None:
         self.listener = listener
         self.context = context
         self.timeouts = {"ssl_handshake_timeout": handshake} if context is not None else {}
-        self.server: asyncio.AbstractServer | None = None
+        self.servers: list[asyncio.AbstractServer] = []
         self.reading = False
+
+    def close_servers(self) -> None:
+        for server in self.servers:
+            server.close()
+        self.servers = []
 
 
 class Acceptor:
@@ -147,8 +158,7 @@ class Acceptor:
         """Accept no more. Clients in the queues stay there: other processes have the same sockets."""
         self._read(False)
         for door in self._doors:
-            if door.server is not None:
-                door.server.close()
+            door.close_servers()
             door.listener.sock.close()
         self._doors = []
         if self._timer is not None:
@@ -197,7 +207,7 @@ class Acceptor:
     # The loop's servers
 
     async def _serve(self) -> None:
-        for door in self._doors:
+        for door in [door for door in self._doors for _ in range(SERVERS)]:
             create: Any = self._loop.create_unix_server if door.listener.unix else self._loop.create_server
             copy = door.listener.sock.dup()
             try:
@@ -210,7 +220,7 @@ class Acceptor:
             if not self._doors or self.careful:  # it is over, or the room is, meanwhile
                 server.close()
                 return
-            door.server = server
+            door.servers.append(server)
 
     async def _serve_again(self) -> None:
         try:
@@ -242,9 +252,7 @@ class Acceptor:
         self._set_careful(True)
         self._back_at = self._clients() * 3 // 4
         for door in self._doors:
-            if door.server is not None:
-                door.server.close()
-                door.server = None
+            door.close_servers()
         self._read(True)
 
     def _read(self, go: bool) -> None:

@@ -210,7 +210,7 @@ async def test_near_the_limit_the_loops_server_is_given_up_and_taken_again(large
     await until(lambda: not large.clients)
     large.accepting.look()
     assert not large.accepting.careful
-    await until(lambda: large.accepting._doors[0].server)
+    await until(lambda: large.accepting._doors[0].servers)
     again, _ = await large.come()
     assert await large.greeted(again) == [b"hello\n"]
     assert not large.accepting._tasks
