@@ -3,6 +3,7 @@
     server               connections, framing, limits (``server_limits``) and deadlines (``connection_progress``)
     head_memory          heads of publishers that repeat theirs; ``publish_plan`` carries out their requests
     body_accounts        bytes of bodies in memory, of all and by owner
+    body_buffer          pieces of a body
     request              requests and answers
     application          the part for a request, and the caller's rights
     context              objects and figures that all parts share

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, cast
 import httptools
 
 from griphub.api.body_accounts import BodyAccounts
+from griphub.api.body_buffer import BodyBuffer
 from griphub.api.connection_progress import Progress, stalled
 from griphub.api.head_memory import HeadMemory, KnownHead
 from griphub.api.problem import Problem, limited
@@ -202,7 +203,7 @@ class HubConnection(asyncio.Protocol):
         """Request that is received or carried out; None while a head is received."""
         self._complete: Request | None = None
         """Request that the last bytes have completed."""
-        self._body: bytes | bytearray = b""
+        self._body = BodyBuffer()
         self._size = 0
         """Bytes of the body of the request."""
         self._owner: str | None = None
@@ -231,7 +232,8 @@ class HubConnection(asyncio.Protocol):
         """End the connection; ``exc`` is ignored."""
         self._server.connections.discard(self)
         self._release()
-        self._body = self._pending = b""
+        self._body.clear()
+        self._pending = b""
         self._transport = None
 
     def eof_received(self) -> bool:
@@ -395,13 +397,8 @@ class HubConnection(asyncio.Protocol):
         elif server.accounts.bodies > server.limits.bodies:
             text = f"requests of {server.limits.bodies} bytes are under way: repeat it later"
             self._fail(Problem(503, "unavailable", text, headers=[("Retry-After", "1")]))
-        elif not self._body:
-            self._body = data
         else:
-            # Not a list: of chunks of a byte it would be many times as large as the body.
-            if isinstance(self._body, bytes):
-                self._body = bytearray(self._body)
-            self._body += data
+            self._body.add(data)
 
     def _hold(self, size: int) -> int:
         """Count bytes of the body; return those of all bodies of its owner."""
@@ -435,8 +432,7 @@ class HubConnection(asyncio.Protocol):
             return
         if self._arriving:
             self._arrived()
-        request.body = bytes(self._body)
-        self._body = b""
+        request.body = self._body.take()
         self._busy = True
         self._complete = request
         self.deadline = float("inf")
@@ -566,7 +562,7 @@ class HubConnection(asyncio.Protocol):
         """Answer an unread request, and close the connection."""
         transport = self._transport
         self._release()
-        self._body = b""
+        self._body.clear()
         if transport is not None and not transport.is_closing() and not self._closing:
             head = self._request is not None and self._request.method == b"HEAD"
             transport.write(answer_bytes(problem_answer(problem), keep_alive=False, head=head))
