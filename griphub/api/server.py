@@ -46,6 +46,9 @@ CLOSE_TIME: Final = 2.0
 CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks of all connections."""
 
+ACCEPT_TURN: Final = 250
+"""Connections accepted in one turn of the loop: those of a burst wait for a few turns, not for one each."""
+
 _CREATED: Final = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
 """Answer to most publishers."""
 
@@ -116,7 +119,7 @@ class HubServer:
         def connection() -> HubConnection:
             return HubConnection(self, private=private, root=root, local=local)
 
-        queue = AcceptQueue(self.loop, sock, connection, None, 0.0)
+        queue = AcceptQueue(self.loop, sock, connection, turn=ACCEPT_TURN)
         server = await create(queue.first, sock=sock, backlog=1024)
         self._listeners.append((server, queue))
         if self._timer is None:

@@ -50,6 +50,7 @@ class AcceptQueue:
         make: Makes the protocol of a connection.
         tls: TLS context of the server; None for plain connections.
         handshake: Seconds for a TLS handshake.
+        turn: Connections accepted in one turn of the loop.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class AcceptQueue:
         make: Callable[[], asyncio.Protocol],
         tls: ssl.SSLContext | None = None,
         handshake: float | None = None,
+        turn: int = TURN,
     ) -> None:
         self._loop = loop
         self._sock = sock.dup()
@@ -66,6 +68,7 @@ class AcceptQueue:
         self._make = make
         self._tls = tls
         self._handshake = handshake if tls is not None else None
+        self._turn = turn
         self._tasks: set[asyncio.Task[None]] = set()
 
     def first(self) -> asyncio.Protocol:
@@ -83,7 +86,7 @@ class AcceptQueue:
         if self._sock.fileno() < 0:
             return
         try:
-            for sock in accept_waiting(self._sock):
+            for sock in accept_waiting(self._sock, self._turn):
                 self._keep(self._connect(sock))
         except OSError as error:
             # The server meets the same error, and reports it.

@@ -64,7 +64,7 @@ class Verdict:
     stored: tuple[float, float]
     arrived: tuple[float, float]
     allowed: tuple[float, float]
-    """Delays that hostile peers of the proxy may cause; those of the hub are reported here, not judged."""
+    """Percentiles that the hostile phase may have, in seconds."""
     errors: list[str]
     peaks: dict[str, float]
     attacks: dict[str, dict[str, Any]]
@@ -162,6 +162,14 @@ def verdict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Verdict]:
 def test_ordinary_owners_get_no_error(verdict: Verdict, tell: Callable[[str], None]) -> None:
     tell(verdict.text)
     assert verdict.errors == []
+
+
+def test_publications_of_ordinary_owners_are_stored_in_time(verdict: Verdict) -> None:
+    assert verdict.stored[1] <= verdict.allowed[0], verdict.text
+
+
+def test_events_of_ordinary_owners_arrive_in_time(verdict: Verdict) -> None:
+    assert verdict.arrived[1] <= verdict.allowed[1], verdict.text
 
 
 def test_every_process_lives_in_its_bound(verdict: Verdict) -> None:
