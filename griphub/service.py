@@ -35,7 +35,6 @@ from griphub.notify.held_channels import HeldChannels
 from griphub.notify.outbox import Outbox
 from griphub.processes.readers import ReaderOptions, ReaderPool
 from griphub.processes.retention_loop import RetentionLoop
-from griphub.processes.scheduling import run_in_batches
 from griphub.processes.writer import WriterProcess
 from griphub.processes.writer_options import WriterOptions
 from griphub.store.errors import StoreError, StoreProblem
@@ -339,7 +338,6 @@ def main(config: Config, child: Child) -> int:
     Returns:
         The exit status: 0, or 2 for a configuration or a store that cannot be used.
     """
-    run_in_batches()
     return uvloop.run(_run(config, child))
 
 

@@ -16,5 +16,4 @@ so both have an interpreter of their own. They end when the hub's end of their s
     large_share     turns of large publications
     large_transfer  a large publication in parts
     readers         hub: ``ReaderPool``
-    scheduling      how the system schedules them
 """
