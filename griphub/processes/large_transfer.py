@@ -13,7 +13,7 @@ from griphub.processes.frames import FRAME_MAX, FrameError, frame, packed, unpac
 __all__ = ["PART_SIZE", "LargeTransfer", "PartBuffer"]
 
 PART_SIZE: Final = 128 * 1024
-"""Bytes of a part: beyond the high-water mark of a transport, so that what the socket does not take is noticed."""
+"""Bytes of a part: beyond the high-water mark of a transport, which then reports a full socket."""
 
 
 class LargeTransfer:

@@ -32,8 +32,8 @@ BACKLOG: Final = 4096
 """Connections that may wait in the queue of a listening socket: so many may be accepted in one turn of the loop."""
 
 SERVERS: Final = 8
-"""Servers of the loop for each listening socket: so many clients are accepted in one turn at least. For a client that
-comes alone the others look into the queue in vain, some microseconds in all."""
+"""Servers of the loop for each listening socket: so many clients are accepted in one turn at least. With one
+client in the queue, the other servers find it empty: some microseconds in all."""
 
 SMALL: Final = 128
 """With a limit that leaves less than this for the queue, the loop's servers are not used at all."""

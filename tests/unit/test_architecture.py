@@ -51,6 +51,7 @@ NO_TEST_FILE = {
     "gripproxy/delivery/context.py": "a record: the tests of fan-out and filters use it",
     "gripproxy/worker/handler_messages.py": "tests/unit/worker/test_worker.py, tests/unit/worker/test_commands.py",
     "gripproxy/backend/context.py": "a record: every test of the worker uses it",
+    "griphub/processes/writer_options.py": "a record: tests/e2e/test_hub_writer.py",
     "gripproxy/backend/posting.py": "a record: tests/unit/backend/test_event_poster.py",
     "gripproxy/client/context.py": "a record: every test of the worker uses it",
     "gripproxy/client/gone_requests.py": "tests/unit/client/test_hold_start.py",
