@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 
-from tests.support.hub_api import PATIENCE, HubApi, Response, hub_api
+from tests.support.hub_api import PATIENCE, HubApi, answers_until, hub_api
 from tests.support.hub_composed import Composed, context_of
 from tests.support.hub_described import check_problem
 
@@ -24,17 +24,6 @@ READS = [
     "/topics/t/keys/k",
     "/topics/t/snapshot",
 ]
-
-
-async def until(act: Callable[[], Awaitable[Response]], status: int) -> list[Response]:
-    """Repeat a request until it has a status, and return all of its answers."""
-    deadline = time.monotonic() + PATIENCE
-    answers = [await act()]
-    while answers[-1].status != status:
-        assert time.monotonic() < deadline, answers[-1]
-        await asyncio.sleep(0.02)
-        answers.append(await act())
-    return answers
 
 
 async def with_hub(case: Callable[[HubApi], Awaitable[None]]) -> None:
@@ -80,7 +69,7 @@ def test_while_the_writer_is_away_reads_go_on_and_writes_are_refused() -> None:
             assert answer.headers["retry-after"] == "1"
         for target in READS:
             assert (await hub.request("GET", target)).status in (200, 410), target
-        answers = await until(lambda: hub.request("POST", EVENTS, b"named", named), 201)
+        answers = await answers_until(lambda: hub.request("POST", EVENTS, b"named", named), 201)
         assert {answer.status for answer in answers[:-1]} <= {503}
         assert context.writer.pid not in (0, pid)
         for _ in range(3):
@@ -103,7 +92,7 @@ def test_a_reader_that_ends_is_replaced() -> None:
         pids = context_of(hub).readers.pids
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-        answers = await until(lambda: hub.request("GET", EVENTS), 200)
+        answers = await answers_until(lambda: hub.request("GET", EVENTS), 200)
         assert {answer.status for answer in answers[:-1]} <= {503}
         assert answers[-1].json["events"][0]["data"] == 1
         assert (await hub.request("POST", EVENTS, b"x")).status == 201
@@ -129,7 +118,7 @@ def test_a_full_disk_refuses_events_until_there_is_space(tmp_path: pathlib.Path)
             page = (await hub.request("GET", EVENTS)).json
             assert [event["data"] for event in page["events"]] == ["before"]
             (tmp_path / "hub.db.ballast").rmdir()
-            await until(lambda: hub.request("POST", EVENTS, {"a": 1}), 201)
+            await answers_until(lambda: hub.request("POST", EVENTS, {"a": 1}), 201)
             assert context.writer.restarts == 0
             page = (await hub.request("GET", EVENTS)).json
             assert [event["data"] for event in page["events"]] == ["before", {"a": 1}]

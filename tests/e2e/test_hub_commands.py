@@ -5,27 +5,22 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from tests.support.small_hub import SmallHub, small_hub
+from tests.support.small_hub import SmallHub, hub_of_commands, wait_until
 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallHub]:
-    monkeypatch.delenv("GRIPPROXY_HUB_TOKEN", raising=False)
-    with small_hub() as hub:
-        monkeypatch.setenv("GRIPPROXY_HUB_URL", hub.url)
-        yield hub
-
-
-def wait(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    # Children of a shell's background job ignore SIGINT; those of a terminal do not.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with hub_of_commands(monkeypatch) as hub:
+            yield hub
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_new_events_until_ctrl_c(hub: SmallHub) -> None:
@@ -33,7 +28,7 @@ def test_new_events_until_ctrl_c(hub: SmallHub) -> None:
     command = [sys.executable, "-m", "gripproxy", "hub", "follow", "t"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        wait(lambda: hub.followers == 1)
+        wait_until(lambda: hub.followers == 1)
         hub.add("new")
         assert child.stdout is not None
         assert child.stdout.readline() == '2026-01-01T00:00:00.000002Z  e1.2  "new"\n'
@@ -52,7 +47,7 @@ def test_a_publisher_at_a_silent_input_ends_with_ctrl_c(hub: SmallHub) -> None:
         assert child.stdin is not None
         child.stdin.write("a\n")
         child.stdin.flush()
-        wait(lambda: [event["data"] for event in hub.topics["t"].events] == ["a"])
+        wait_until(lambda: [event["data"] for event in hub.topics["t"].events] == ["a"])
         child.send_signal(signal.SIGINT)
         assert child.wait(60) == 130
     finally:

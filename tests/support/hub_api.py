@@ -8,7 +8,7 @@ import json
 import pathlib
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from griphub.service import Hub
 from gripproxy.config import Config, load_config
 from gripproxy.process.hub_sockets import hub_socket
 
-__all__ = ["PATIENCE", "HubApi", "Response", "hub_api", "hub_config"]
+__all__ = ["PATIENCE", "HubApi", "Response", "answers_until", "hub_api", "hub_config"]
 
 PATIENCE: Final = 30.0
 
@@ -149,3 +149,19 @@ async def hub_api(
             await hub.finish()
         finally:
             await hub.close()
+
+
+async def answers_until(act: Callable[[], Awaitable[Response]], status: int) -> list[Response]:
+    """Repeat a request until it has a status, and return all of its answers.
+
+    Args:
+        act: makes the request.
+        status: of the last answer.
+    """
+    deadline = time.monotonic() + PATIENCE
+    answers = [await act()]
+    while answers[-1].status != status:
+        assert time.monotonic() < deadline, answers[-1]
+        await asyncio.sleep(0.02)
+        answers.append(await act())
+    return answers

@@ -7,15 +7,17 @@ import base64
 import contextlib
 import json
 import threading
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote
 
+import pytest
 from aiohttp import web
 
-__all__ = ["EPOCH", "Fault", "SmallHub", "small_hub"]
+__all__ = ["EPOCH", "Fault", "SmallHub", "hub_of_commands", "small_hub", "wait_until"]
 
 EPOCH: Final = "e1"
 TOKEN: Final = "secret"
@@ -399,3 +401,28 @@ def small_hub() -> Iterator[SmallHub]:
         hub.gate.set()
         end[0]()
         thread.join(30)
+
+
+@contextlib.contextmanager
+def hub_of_commands(patch: pytest.MonkeyPatch) -> Iterator[SmallHub]:
+    """A hub that ``gripproxy hub`` finds by its environment, ended with the context.
+
+    Args:
+        patch: of the test.
+    """
+    patch.delenv("GRIPPROXY_HUB_TOKEN", raising=False)
+    with small_hub() as hub:
+        patch.setenv("GRIPPROXY_HUB_URL", hub.url)
+        yield hub
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Wait until something is true.
+
+    Args:
+        true: returns whether it is.
+    """
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)

@@ -7,7 +7,6 @@ import os
 import pathlib
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,14 +14,12 @@ import pytest
 
 from gripproxy.cli import main as cli
 from tests.support.ports import free_ports
-from tests.support.small_hub import Fault, SmallHub, small_hub
+from tests.support.small_hub import Fault, SmallHub, hub_of_commands, wait_until
 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallHub]:
-    monkeypatch.delenv("GRIPPROXY_HUB_TOKEN", raising=False)
-    with small_hub() as hub:
-        monkeypatch.setenv("GRIPPROXY_HUB_URL", hub.url)
+    with hub_of_commands(monkeypatch) as hub:
         yield hub
 
 
@@ -328,7 +325,7 @@ class TestFollow:
         hub.add("a")
 
         def later() -> None:
-            wait(lambda: hub.followers == 1)
+            wait_until(lambda: hub.followers == 1)
             hub.cut()
             hub.add("b")
 
@@ -353,13 +350,6 @@ class TestFollow:
     def test_the_first_connection_has_one_attempt(self, hub: SmallHub, run: Out) -> None:
         hub.faults.append(Fault(503))
         assert "(503)" in run.bad("follow", "t", "--after=0")
-
-
-def wait(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -16,7 +15,7 @@ from griphub.api.application import REQUESTS_MAX
 from griphub.processes.readers import ReaderPool
 from griphub.store.errors import OwnerBusy, StoreBroken, StoreBusy, StoreFull
 from gripproxy.grip.errors import ClientError
-from tests.support.hub_api import Response
+from tests.support.hub_api import answers_until
 from tests.support.hub_composed import Composed, context_of
 from tests.support.hub_described import check_problem
 from tests.support.hub_memory import MemoryHub
@@ -24,17 +23,6 @@ from tests.unit.griphub.api.cases import run
 
 EVENTS = "/topics/t/events"
 PATIENCE = 30.0
-
-
-async def until(act: Callable[[], Awaitable[Response]], status: int) -> list[Response]:
-    """Repeat a request until it has a status, and return all of its answers."""
-    deadline = time.monotonic() + PATIENCE
-    answers = [await act()]
-    while answers[-1].status != status:
-        assert time.monotonic() < deadline, answers[-1]
-        await asyncio.sleep(0.02)
-        answers.append(await act())
-    return answers
 
 
 async def settle(composed: Composed) -> None:
@@ -106,7 +94,7 @@ def test_a_token_that_expires_ends_publishing_with_an_equal_head() -> None:
         expires = int(time.time()) + 2
         claims: dict[str, Any] = {"iss": "me", "sub": "a", "aud": "gripproxy-hub", "exp": expires, "publish": ["t"]}
         headers = {"Authorization": f"Bearer {jwt.encode(claims, secret, 'HS256')}"}
-        answers = await until(lambda: hub.request("POST", EVENTS, b"x", headers), 401)
+        answers = await answers_until(lambda: hub.request("POST", EVENTS, b"x", headers), 401)
         assert time.time() >= expires
         assert len(answers) > 2
         assert {answer.status for answer in answers[:-1]} == {201}

@@ -12,35 +12,25 @@ import pytest
 
 from griphub.api.body_parser import LARGE_BODY, BodyParser
 from griphub.api.body_process import drafts
-from griphub.api.query import PublishQuery
-from griphub.api.request import Request, target_of
 from griphub.processes.readers import ReaderPool
+from tests.support.hub_bodies import LARGE, QUERY, body_parser, publish_request
 from tests.support.hub_composed import context_of
 from tests.support.hub_memory import MemoryHub
 from tests.unit.griphub.api.cases import run
-
-QUERY = PublishQuery()
-LARGE = json.dumps("x" * LARGE_BODY).encode()
-
-
-def request(body: bytes = LARGE, content_type: str = "application/json") -> Request:
-    headers = [(b"content-type", content_type.encode())]
-    return Request(b"POST", target_of(b"/topics/t/events"), headers, body)
 
 
 @pytest.fixture
 async def parser(tmp_path: pathlib.Path) -> AsyncIterator[BodyParser]:
     """Return a parser, which is ended with the test."""
-    parser = BodyParser(tmp_path / "hub.db")
-    yield parser
-    await parser.stop()
+    async with body_parser(tmp_path) as parser:
+        yield parser
 
 
 async def test_large_bodies_in_json_are_wanted(parser: BodyParser) -> None:
-    assert parser.wants(request(), QUERY)
-    assert parser.wants(request(LARGE[:LARGE_BODY]), QUERY)
-    assert not parser.wants(request(LARGE[: LARGE_BODY - 1]), QUERY)
-    assert not parser.wants(request(content_type="text/plain"), QUERY)
+    assert parser.wants(publish_request(), QUERY)
+    assert parser.wants(publish_request(LARGE[:LARGE_BODY]), QUERY)
+    assert not parser.wants(publish_request(LARGE[: LARGE_BODY - 1]), QUERY)
+    assert not parser.wants(publish_request(content_type="text/plain"), QUERY)
     assert parser.pids == []
 
 
@@ -74,7 +64,8 @@ async def test_each_owner_has_its_turn(parser: BodyParser, monkeypatch: pytest.M
     pool = SlowPool(monkeypatch)
     names = ("a0", "a1", "a2", "a3", "b0", "c0", "b1")
     readings = [
-        asyncio.ensure_future(parser.drafts(request(json.dumps(name).encode()), QUERY, name[0])) for name in names
+        asyncio.ensure_future(parser.drafts(publish_request(json.dumps(name).encode()), QUERY, name[0]))
+        for name in names
     ]
     for _ in range(5):
         await asyncio.sleep(0)
