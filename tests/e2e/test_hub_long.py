@@ -59,7 +59,8 @@ def sizes(site: HubSite) -> dict[str, tuple[int, int]]:
         now, peak = (re.search(rf"^{field}:\s+(\d+) kB", status, re.MULTILINE) for field in ("VmRSS", "VmHWM"))
         assert now is not None, status
         assert peak is not None, status
-        found[f"{pid} {name.partition(' -m ')[2].partition(' --config')[0]}"] = (int(now[1]) * 1024, int(peak[1]) * 1024)
+        module = name.partition(" -m ")[2].partition(" --config")[0]
+        found[f"{pid} {module}"] = (int(now[1]) * 1024, int(peak[1]) * 1024)
     return found
 
 
