@@ -462,6 +462,9 @@ class HttpConnection(Answering):
         registry = self._context.registry
         registry.active.pop(self, None)
         registry.held_began(hold)
+        if flags & BLOCKED and isinstance(hold, StreamHold):
+            # Since the response before, or the opening: the transport reports it only once.
+            hold.on_blocked()
         if flags & DRAINING:
             hold.drain()
 

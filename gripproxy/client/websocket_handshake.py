@@ -253,6 +253,9 @@ class WebSocketHandshake:
 
     def _begin(self, websocket: WebSocketConnection, session: WebSocketSession, leg: BackendLeg) -> None:
         websocket.transport.set_protocol(websocket)
+        if self.client.blocked:
+            # Since the response before: the transport reports it only once.
+            websocket.pause_writing()
         context = self._context
         context.registry.socket_began(session)
         if log.level >= 2:

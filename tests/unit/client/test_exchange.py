@@ -657,6 +657,35 @@ class TestGrip:
         house.confirm()
         assert browser.take() == b""
 
+    def test_pages_behind_one_that_the_client_has_not_read_wait_for_it(self, house: House) -> None:
+        browser, backend = asked(house)
+        data = grip(b"x" * (GRIP_RESPONSE_MAX + 5), b"Grip-Link: </2>; rel=next")
+        backend.says(data[:-1])
+        browser.blocks()
+        backend.connection.data_received(data[-1:])
+        browser.take()
+        backend.take()
+        house.pass_time(1)
+        assert backend.take() == b""
+        browser.blocks(False)
+        house.pass_time(1)
+        assert backend.take().startswith(b"GET /2 ")
+        backend.says(grip(b"y" * 10, b"Grip-Hold: stream", b"Grip-Channel: c"))
+        assert unchunk(browser.take()) == (b"y" * 10, False)
+
+    def test_items_of_a_stream_whose_client_is_blocked_at_its_beginning_wait(self, house: House) -> None:
+        browser, backend = asked(house)
+        data = grip(b"x" * (GRIP_RESPONSE_MAX + 5), b"Grip-Hold: stream", b"Grip-Channel: c")
+        backend.says(data[:-1])
+        browser.blocks()
+        backend.connection.data_received(data[-1:])
+        house.confirm()
+        browser.take()
+        house.publish(Item(b"c", stream=StreamFormat("send", b"more")))
+        assert browser.take() == b""
+        browser.blocks(False)
+        assert unchunk(browser.take()) == (b"more", False)
+
     @pytest.mark.parametrize("link", [(), (b"Grip-Link: </n>; rel=next",)])
     def test_one_that_is_passed_through_to_http_1_0(self, house: House, link: tuple[bytes, ...]) -> None:
         browser, backend = asked(house, GET.replace(b"HTTP/1.1", b"HTTP/1.0"))

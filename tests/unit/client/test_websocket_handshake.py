@@ -62,6 +62,19 @@ def test_a_route_may_give_every_socket_channels() -> None:
     assert frames(Parsed(browser.take()).rest) == [(TEXT, b"x")]
 
 
+def test_items_for_a_client_that_is_blocked_at_the_opening_wait() -> None:
+    house = House("* one:80,sub=all")
+    browser, backend, request = asked(house)
+    browser.blocks()
+    backend.says(switching(request))
+    house.confirm()
+    browser.take()
+    house.publish(Item(b"all", message=MessageFormat("send", "text", b"x")))
+    assert browser.take() == b""
+    browser.transport.protocol.resume_writing()
+    assert frames(browser.take()) == [(TEXT, b"x")]
+
+
 def test_one_that_opens_while_the_process_ends_is_closed() -> None:
     house = House()
     browser, backend, request = asked(house)
