@@ -6,6 +6,8 @@ without one: topics of events, kept in a store, read as history, followed live t
     store      events: an interface, and its SQLite engine
     processes  the store's writer and readers, children of the hub
     topics     texts of events, ranges, channels, items: the seam of history and live
+    mailboxes  many topics and keys, followed over one long-poll
+    sender     decisions about callbacks: policy, signatures, deliveries
     access     tokens, rights, capabilities of links, quotas
     notify     the way to the handler: items, and the channels that clients hold
     api        HTTP: server, requests, answers

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import pathlib
+import secrets
 import time
 from collections.abc import Sequence
 from typing import Final, cast
@@ -23,6 +24,9 @@ from griphub.api.context import Context, HubCounters
 from griphub.api.feed import Feed
 from griphub.api.follow import Following
 from griphub.api.keys import Keys
+from griphub.api.mailbox_channel import MailboxChannels, is_mailbox
+from griphub.api.mailbox_feed import MailboxFeed
+from griphub.api.mailboxes import MailboxRequests
 from griphub.api.publishing import Publishing
 from griphub.api.reading import Reading
 from griphub.api.server import HubServer
@@ -30,6 +34,8 @@ from griphub.api.server_limits import ServerLimits
 from griphub.api.snapshots import Snapshots
 from griphub.api.topics import Topics
 from griphub.api.websockets import WebSockets
+from griphub.mailboxes.bounds import Bounds
+from griphub.mailboxes.mailboxes import Mailboxes
 from griphub.notify.control_client import ControlAddress, ControlClient
 from griphub.notify.held_channels import HeldChannels
 from griphub.notify.outbox import Outbox
@@ -42,7 +48,7 @@ from griphub.store.event import Event
 from griphub.store.interface import StoreState
 from griphub.store.schema import Sync
 from griphub.topics.channel_index import ChannelIndex
-from griphub.topics.event_text import Epochs
+from griphub.topics.event_text import Epochs, Representation
 from griphub.topics.fanout import FanOut
 from griphub.topics.items import hint_item
 from griphub.topics.leases import SnapshotLeases
@@ -137,7 +143,7 @@ class Hub:
             state = await self._writer.start()
             await self._readers.start()
         context = self._context = await self._compose(state, verifier)
-        feed = self._feed = Feed(context.fanout, self._counters)
+        feed = self._feed = Feed(context.fanout, self._counters, context.mailboxes)
         following = Following(context)
         reading = Reading(context, following)
         publishing = Publishing(context, feed)
@@ -149,6 +155,7 @@ class Hub:
             WebSockets(context, following, reading),
             Keys(context, publishing, reading),
             Snapshots(context, reading, following),
+            MailboxRequests(context),
             load_key(config.proxy.sig_key, base) if hub.listen else None,
         )
         self._control.start(_signer(config, base))
@@ -186,11 +193,22 @@ class Hub:
             verifier=verifier,
             quotas=Quotas({"ranges": Limit(hub.ranges_per_owner_max, RANGES_MAX), "topic_changes": CHANGES}),
             leases=SnapshotLeases(hub.snapshot_leases_max),
+            mailboxes=self._mailbox_feed(topics, epochs),
             counters=self._counters,
             now=self._loop.time,
             wall=time.time,
             hint=self._hint,
         )
+
+    def _mailbox_feed(self, topics: TopicTable, epochs: Epochs) -> MailboxFeed:
+        hub = self._config.hub
+        bounds = Bounds(
+            hub.mailboxes_per_owner_max, keys_each=hub.keys_per_mailbox_max, bytes_each=hub.mailbox_bytes_max
+        )
+        # Mailboxes are in memory: each start of the hub is another publisher.
+        mailboxes = Mailboxes(secrets.token_hex(8), bounds, hub.hub_subscriber_timeout)
+        channels = MailboxChannels(hub.prefix, self._control.publish, time.time_ns() // 1000)
+        return MailboxFeed(mailboxes, channels, topics, epochs, self._loop.time)
 
     async def _listen(self, context: Context) -> None:
         config, hub = self._config, self._config.hub
@@ -250,6 +268,11 @@ class Hub:
 
     def _subscribed(self, name: str) -> None:
         """Take the first subscription of a channel; followers that the index does not know must ask again."""
+        if is_mailbox(self._config.hub.prefix, name):
+            if self._context is None or name not in self._context.mailboxes.channels:
+                # A poll of before the start: repeated, it gets 404.
+                self._hint(name)
+            return
         # After a start each channel may have followers of before, also one that has entered the index since.
         if not self._index.subscribed(name) or self._loop.time() < self._learned:
             self._hint(name)
@@ -262,6 +285,8 @@ class Hub:
         channel = self._index.find(name)
         if channel is not None:
             return hint_item(name, channel.representation)
+        if is_mailbox(self._config.hub.prefix, name):
+            return hint_item(name, Representation.POLL)
         try:
             _, representation, _ = parse_channel(self._config.hub.prefix, name)
         except ClientError:
@@ -275,6 +300,7 @@ class Hub:
         for held in self._index.expire(self._loop.time()):
             if held.keys.keyed:
                 context.quotas.give("ranges", held.owner)
+        context.mailboxes.check()
         now = time.time()
         for channel in self._index:
             if channel.rights_end <= now:

@@ -18,6 +18,7 @@
     reading              places and ranges of requests that read
     follow               replay and live as one sequence; ``websockets`` over a WebSocket
     keys, snapshots      values of keys, and all of them at a version
+    mailboxes            commands and polls; ``mailbox_feed`` gives them events, ``mailbox_channel`` holds them
     metrics              figures for Prometheus, health
     openapi              description of the API; ``openapi_schemas`` has the bodies
 

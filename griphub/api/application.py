@@ -9,14 +9,16 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from griphub.access.owner import owner_key
+from griphub.access.patterns import NONE
 from griphub.access.quota import LimitReached
 from griphub.access.rights import Right, Rights
 from griphub.access.tokens import BadToken, token_of
 from griphub.api.body_parser import LARGE_BODY
 from griphub.api.context import Context
 from griphub.api.keys import Keys
+from griphub.api.mailboxes import MailboxRequests
 from griphub.api.openapi import OPENAPI
-from griphub.api.problem import Problem, limited
+from griphub.api.problem import Problem, limited, unauthorized
 from griphub.api.publish_body import drafts_of, fixed_draft
 from griphub.api.publish_plan import PublishPlan
 from griphub.api.publishing import Publishing, store_failure
@@ -49,6 +51,9 @@ NO_OWNER: Final = ""
 NO_TOKEN: Final = "-"
 """Owners of bodies: of requests without a token, and of WebSockets whose token is not valid."""
 
+_OF_OWNERS: Final = frozenset({"topics", "subscribers"})
+"""First segments of paths that need a token, or rights of requests without one."""
+
 _NAMED: Final = frozenset({b"if-match", b"idempotency-key"})
 """Headers of publications that are looked at each time."""
 
@@ -64,6 +69,7 @@ class HubApplication:
         websockets: requests of WebSockets.
         keys: requests about keys.
         snapshots: requests for snapshots.
+        mailboxes: requests about mailboxes.
         proxy_key: key of the ``Grip-Sig`` that requests over TCP must have; None: there is no such port.
     """
 
@@ -76,6 +82,7 @@ class HubApplication:
         websockets: WebSockets,
         keys: Keys,
         snapshots: Snapshots,
+        mailboxes: MailboxRequests,
         proxy_key: Key | None,
     ) -> None:
         self._context = context
@@ -85,6 +92,7 @@ class HubApplication:
         self._websockets = websockets
         self._keys = keys
         self._snapshots = snapshots
+        self._mailboxes = mailboxes
         self._proxy_key = proxy_key
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -98,7 +106,7 @@ class HubApplication:
             signature = request.header(b"grip-sig") or b""
             if self._proxy_key is None or not verify(signature, self._proxy_key, int(self._context.wall())):
                 raise Problem(403, "forbidden", "this port is for a GRIP proxy: Grip-Sig is missing or not valid")
-        if request.target.path[0] != "topics":
+        if request.target.path[0] not in _OF_OWNERS:
             return NO_OWNER
         try:
             return owner_key(self._rights(request).owner)
@@ -156,7 +164,7 @@ class HubApplication:
         refusals = self._refusals
         # The token of a request about a topic was verified; others can be invented without end. Its hash, since many
         # are remembered, and a token may be long.
-        verified = answer.status != 401 and request.target.path[0] == "topics"
+        verified = answer.status != 401 and request.target.path[0] in _OF_OWNERS
         token = request.header(b"authorization") if verified else None
         pause = refusals.pause(answer.status, str(hash(token)) if token else "", self._loop.time())
         if not pause:
@@ -218,6 +226,9 @@ class HubApplication:
             case ("snapshot", text):
                 self._method(request, b"GET")
                 return self._snapshots.link(request, text)
+            case ("subscribers", *rest):
+                reply(self._subscribers(request, tuple(rest)))
+                return None
             case ("openapi.json",):
                 self._method(request, b"GET")
                 reply(Answer(200, OPENAPI, "application/json"))
@@ -279,6 +290,25 @@ class HubApplication:
             self._may(self._rights(request), "subscribe", name)
             return self._websockets.deleted() if socket else problem_answer(self._reading.deleted())
         return None
+
+    def _subscribers(self, request: Request, rest: tuple[str, ...]) -> Answer:
+        rights, mailboxes = self._rights(request), self._mailboxes
+        if rights is self._context.verifier.anonymous and rights.subscribe is NONE:
+            raise unauthorized("mailboxes need a token: send Authorization: Bearer TOKEN")
+        match rest:
+            case ():
+                self._method(request, b"GET")
+                return mailboxes.list(request, rights)
+            case (subscriber,):
+                self._method(request, b"DELETE")
+                return mailboxes.delete(request, subscriber, rights)
+            case (subscriber, "commands"):
+                self._method(request, b"POST")
+                return mailboxes.commands(request, subscriber, rights)
+            case (subscriber, "poll"):
+                self._method(request, b"GET")
+                return mailboxes.poll(request, subscriber, rights)
+        raise Problem(404, "not-found", "there is no such path under a subscriber: see /openapi.json")
 
     def _settings(self, request: Request, name: str, rights: Rights) -> Coroutine[Any, Any, Answer]:
         nothing_else(request.target.query)

@@ -10,6 +10,7 @@ from griphub.access.quota import Quotas
 from griphub.access.tokens import TokenVerifier
 from griphub.api.body_parser import BodyParser
 from griphub.api.commit_times import CommitTimes
+from griphub.api.mailbox_feed import MailboxFeed
 from griphub.processes.readers import ReaderPool
 from griphub.processes.writer import WriterProcess
 from griphub.store.interface import StoreState
@@ -69,6 +70,7 @@ class Context:
         verifier: verifies tokens.
         quotas: bounds of owners.
         leases: versions that snapshots are being read at.
+        mailboxes: mailboxes, and their part of the stored events.
         counters: figures.
         now: monotonic time in seconds.
         wall: seconds since 1970.
@@ -87,6 +89,7 @@ class Context:
     verifier: TokenVerifier
     quotas: Quotas
     leases: SnapshotLeases
+    mailboxes: MailboxFeed
     counters: HubCounters
     now: Callable[[], float]
     wall: Callable[[], float]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from griphub.api.context import HubCounters
 from griphub.store.event import Draft, Event
 from griphub.store.publication import Published
 from griphub.topics.fanout import FanOut
 
-__all__ = ["Feed", "StoredEvent", "events_of"]
+__all__ = ["Feed", "Listener", "StoredEvent", "events_of"]
 
 StoredEvent = tuple[int, Event]
 """Number of a topic, and an event of it."""
@@ -44,16 +45,33 @@ def events_of(published: Published, drafts: Sequence[Draft]) -> tuple[Event, ...
     return tuple(events)
 
 
+class Listener(Protocol):
+    """Receiver of events beside the fan-out."""
+
+    def wants(self, number: int) -> bool:
+        """Return whether the events of the topic with a ``number`` are to be given to ``take``."""
+
+    def take(self, number: int, events: Sequence[Event]) -> None:
+        """Take the events of one publication.
+
+        Args:
+            number: of their topic.
+            events: all of them, in order.
+        """
+
+
 class Feed:
     """Passes stored events to the fan-out, and gives it its turns.
 
     Args:
         fanout: makes the items.
         counters: figures.
+        listener: takes the events as well.
     """
 
-    def __init__(self, fanout: FanOut, counters: HubCounters) -> None:
+    def __init__(self, fanout: FanOut, counters: HubCounters, listener: Listener) -> None:
         self._fanout = fanout
+        self._listener = listener
         self._counters = counters
         self._loop = asyncio.get_running_loop()
         self._turn: asyncio.Handle | None = None
@@ -93,7 +111,7 @@ class Feed:
             self._wanted = max(self._wanted, last)
             self._fanout.expect(last)
             return False
-        return not self._fanout.skip(number, last)
+        return self._listener.wants(number) or not self._fanout.skip(number, last)
 
     def stored(self, number: int, events: Sequence[Event]) -> None:
         """Take the events of one publication.
@@ -102,6 +120,8 @@ class Feed:
             number: of their topic.
             events: all of them, in order.
         """
+        if self._listener.wants(number):
+            self._listener.take(number, events)
         if self._fanout.add(number, events) and self._turn is None:
             self._turn = self._loop.call_soon(self._work)
 

@@ -10,7 +10,8 @@ from griphub.api.cloudevents import BATCHED_TYPE, STRUCTURED_TYPE
 from griphub.api.openapi_schemas import SCHEMAS, Schema, reference
 from griphub.api.problem import MEDIA_TYPE, STATUSES, TITLES, ProblemName
 from griphub.api.publish_body import BATCH_TYPE
-from griphub.api.query import LIMIT_MAX, TOKEN_PARAMETER, TOPICS_DEFAULT, TOPICS_MAX, WAIT_MAX
+from griphub.api.query import LIMIT_MAX, SEQUENCE_MAX, TOKEN_PARAMETER, TOPICS_DEFAULT, TOPICS_MAX, WAIT_MAX
+from griphub.mailboxes.commands import SUBSCRIBER_MAX
 from griphub.topics.names import IDEMPOTENCY_KEY_MAX, KEY_MAX, PROJECT_NAME_MAX
 from griphub.topics.ranges import BOUND_MAX
 
@@ -82,6 +83,21 @@ PARAMETERS: Final[dict[str, Schema]] = {
         "query",
         "Whether live events follow; an event stream follows unless it has `until` or `limit`.",
         {"type": "boolean"},
+    ),
+    "subscriber": _parameter(
+        "subscriber",
+        "path",
+        "Name of a subscriber, percent-decoded once, chosen by it.",
+        {"type": "string", "minLength": 1, "maxLength": SUBSCRIBER_MAX},
+    ),
+    "max-processed": _parameter(
+        "max_processed_sequence_id",
+        "query",
+        "Greatest sequence id that was processed: messages up to it are acknowledged.",
+        _integer(0, SEQUENCE_MAX, 0),
+    ),
+    "publisher-id": _parameter(
+        "publisher_id", "query", "`publisher_id` of the last answer: under another one nothing is acknowledged."
     ),
     "version": _parameter("version", "query", "Cursor of the version; the newest by default.", _CURSOR),
     "topics-after": _parameter("after", "query", "Name behind which the list begins."),
@@ -343,6 +359,48 @@ def _key_paths() -> Schema:
     }
 
 
+def _mailbox_paths() -> Schema:
+    return {
+        "/subscribers": {
+            "get": _operation(
+                "listSubscribers",
+                "List the mailboxes of the caller",
+                (),
+                {"200": _answer("Mailboxes.", _json("SubscriberList"))},
+                ("bad-request", "unauthorized"),
+            )
+        },
+        "/subscribers/{subscriber}": {
+            "delete": _operation(
+                "deleteSubscriber",
+                "Remove a mailbox; its polls are answered 404",
+                ("subscriber",),
+                {"204": _answer("There is none now.")},
+                ("bad-request", "unauthorized", "forbidden"),
+            )
+        },
+        "/subscribers/{subscriber}/commands": {
+            "post": _operation(
+                "sendCommands",
+                "Begin and end subscriptions; the first batch makes the mailbox",
+                ("subscriber",),
+                {"200": _answer("Carried out.", _json("CommandsApplied"))},
+                ("bad-request", "unauthorized", "forbidden", "conflict", "too-large", "limit"),
+                {"required": True, "content": _json("CommandBatch")},
+            )
+        },
+        "/subscribers/{subscriber}/poll": {
+            "get": _operation(
+                "pollMailbox",
+                "Acknowledge messages, and get the others; held while there is none",
+                ("subscriber", "max-processed", "publisher-id", "wait"),
+                {"200": _answer("Messages.", _json("MailboxReply"))},
+                ("bad-request", "unauthorized", "forbidden", "not-found"),
+            )
+        },
+    }
+
+
 def _link_paths() -> Schema:
     return {
         "/follow/{capability}": {
@@ -387,7 +445,7 @@ def openapi_document() -> dict[str, Any]:
         # Relative to this document: the prefix is that of the proxy's route.
         "servers": [{"url": "."}],
         "security": [{"bearer": []}, {"cookie": []}, {"token": []}, {}],
-        "paths": {**_topic_paths(), **_event_paths(), **_key_paths(), **_link_paths()},
+        "paths": {**_topic_paths(), **_event_paths(), **_key_paths(), **_mailbox_paths(), **_link_paths()},
         "components": {
             "schemas": SCHEMAS,
             "parameters": PARAMETERS,

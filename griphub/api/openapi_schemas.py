@@ -7,6 +7,7 @@ from typing import Any, Final
 from griphub.api.problem import STATUSES, URN
 from griphub.api.publish_body import DEFAULT_LIMITS
 from griphub.api.topic_body import AGE_MAX, AGE_MIN, COUNT_MAX, PROGRESS_MAX, PROGRESS_MIN, STORES
+from griphub.mailboxes.commands import COMMANDS_MAX
 from griphub.topics.names import (
     ATTRIBUTES_MAX,
     CONTENT_TYPE_MAX,
@@ -53,6 +54,7 @@ _BASE64: Final[Schema] = {"type": "string", "contentEncoding": "base64"}
 _ONE_CONTENT: Final[Schema] = {"not": {"required": ["data", "data_base64"]}}
 _KEY: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": KEY_MAX, "description": "at most 1 KB of UTF-8"}
 _OP: Final[Schema] = {"enum": ["put", "delete"]}
+_SUBJECT: Final[Schema] = _object({"topic": {"type": "string", "minLength": 1}}, {"key": _KEY})
 _NULLABLE_CURSOR: Final[Schema] = {"anyOf": [reference("Cursor"), {"type": "null"}]}
 
 _LOSS: Final[dict[str, Schema]] = {
@@ -228,6 +230,74 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {
             "topics": {"type": "array", "items": reference("Topic")},
             "next": {"type": ["string", "null"], "description": "`after` of the next list; null after the last"},
+        }
+    ),
+    "CommandBatch": _object(
+        {
+            "sequence": {"type": "integer", "minimum": 1, "description": "1 for the first batch, then one more each"},
+            "commands": {
+                "type": "array",
+                "maxItems": COMMANDS_MAX,
+                "items": {
+                    "oneOf": [_object({"subscribe": _SUBJECT}), _object({"unsubscribe": _SUBJECT})],
+                },
+            },
+        }
+    ),
+    "CommandsApplied": _object(
+        {
+            "publisher_id": {"type": "string"},
+            "sequence": {"type": "integer", "minimum": 1},
+            "last_ids": {
+                "type": "array",
+                "items": _NULLABLE_CURSOR,
+                "description": "for each subscribe: later events come to the mailbox, those up to it are in the"
+                " history; null: refused, there is no such topic or no right to it",
+            },
+            "repeated": {"type": "boolean", "description": "whether an earlier request has carried it out"},
+        }
+    ),
+    "MailboxReply": _object(
+        {
+            "publisher_id": {"type": "string", "description": "another one: mailboxes were lost"},
+            "messages": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "sequence_id": {"type": "string", "pattern": "^[0-9]+$"},
+                        "topic": {"type": "string"},
+                        "event": reference("Event"),
+                    }
+                ),
+            },
+            "lost": {
+                "type": "array",
+                "items": _object({"topic": {"type": "string"}, "last_id": reference("Cursor")}, {"key": _KEY}),
+                "description": "messages beyond the bound of the mailbox: read them from the history",
+            },
+            "ended": {
+                "type": "array",
+                "items": _SUBJECT,
+                "description": "subscriptions that ended: the topic was deleted, or the right to it",
+            },
+        }
+    ),
+    "SubscriberList": _object(
+        {
+            "subscribers": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "subscriber": {"type": "string"},
+                        "subscriptions": {"type": "integer", "minimum": 0},
+                        "messages": {"type": "integer", "minimum": 0},
+                        "bytes": {"type": "integer", "minimum": 0},
+                        "held": {"type": "boolean", "description": "whether a poll is held"},
+                        "idle": {"type": "number", "minimum": 0, "description": "seconds since the last poll"},
+                        "sequence": {"type": "integer", "minimum": 0},
+                    }
+                ),
+            }
         }
     ),
     "Problem": _object(

@@ -30,6 +30,7 @@ __all__ = [
     "TOPICS_MAX",
     "WAIT_MAX",
     "WAIT_MIN",
+    "PollQuery",
     "PublishQuery",
     "ReadQuery",
     "SnapshotQuery",
@@ -40,6 +41,7 @@ __all__ = [
     "last_event_id",
     "nearest",
     "nothing_else",
+    "poll_query",
     "publish_query",
     "read_query",
     "snapshot_query",
@@ -57,6 +59,15 @@ WAIT_MIN: Final = 5
 
 WAIT_MAX: Final = 600
 """Greatest ``wait``, in seconds."""
+
+POLL_WAIT: Final = 60
+"""``wait`` of a poll without it, in seconds."""
+
+SEQUENCE_MAX: Final = 10**18 - 1
+"""Greatest sequence id."""
+
+PUBLISHER_ID_MAX: Final = 100
+"""Characters of a publisher's id."""
 
 TOPICS_MAX: Final = 1000
 """Greatest number of topics in one list."""
@@ -115,6 +126,21 @@ class ReadQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class PollQuery:
+    """Parameters of ``GET /subscribers/S/poll``.
+
+    Attributes:
+        processed: greatest sequence id that the subscriber has processed; 0 for none.
+        publisher_id: id of the publisher under which it counts; None for none.
+        wait: seconds for which the poll is held.
+    """
+
+    processed: int
+    publisher_id: str | None
+    wait: int
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotQuery:
     """Parameters of ``GET /topics/T/snapshot``.
 
@@ -157,6 +183,7 @@ _READ: Final = ("since", "after", "until", "limit", "low", "high", "wait", "trun
 _SNAPSHOT: Final = ("low", "high", "version", TOKEN_PARAMETER)
 _TOPICS: Final = ("after", "limit", TOKEN_PARAMETER)
 _PUBLISH: Final = ("batch", "key", TOKEN_PARAMETER)
+_POLL: Final = ("max_processed_sequence_id", "publisher_id", "wait", TOKEN_PARAMETER)
 _NOTHING: Final = (TOKEN_PARAMETER,)
 
 _READ_ALL: Final = ReadQuery()
@@ -274,6 +301,29 @@ def read_query(query: Query) -> ReadQuery:
         truncated=truncated is not None,
         follow=follow,
         kept=kept,
+    )
+
+
+def poll_query(query: Query) -> PollQuery:
+    """Return the parameters of a poll of a mailbox.
+
+    Args:
+        query: values of each parameter.
+
+    Raises:
+        Problem: 400, one is unknown, repeated or beyond its bound.
+    """
+    values = _single(query, _POLL)
+    publisher_id = values.get("publisher_id")
+    if publisher_id is not None and len(publisher_id) > PUBLISHER_ID_MAX:
+        raise bad_request(
+            f"publisher_id={publisher_id[:SHOWN]!r} has {len(publisher_id)} characters: give that of the last answer"
+        )
+    wait = _integer(values, "wait", 0, WAIT_MAX)
+    return PollQuery(
+        _integer(values, "max_processed_sequence_id", 0, SEQUENCE_MAX) or 0,
+        publisher_id,
+        POLL_WAIT if wait is None else max(wait, WAIT_MIN),
     )
 
 

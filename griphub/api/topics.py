@@ -147,6 +147,7 @@ class Topics:
         context = self._context
         topic = self.find(name)
         await context.writer.delete_topic(name, owner=owner_key(rights.owner))
+        context.mailboxes.end(topic.name)
         context.topics.remove(topic.number)
         for held in context.index.of_topic(topic.number):
             for channel in list(held.channels.values()):
@@ -172,6 +173,8 @@ class Topics:
         if raised is None:
             raise Problem(404, "not-found", f"there is no topic {name!r}")
         context.topics.set(replace(topic, access=raised.access))
+        # Clients that still have the right subscribe again.
+        context.mailboxes.end(topic.name)
         for held in context.index.of_topic(topic.number):
             for channel in held.channels.values():
                 context.hint(channel.name)

@@ -11,7 +11,11 @@
     follower     events of a topic as they are stored, over as many connections as it takes
     history      stored events, page by page
     snapshot     the last event of each key at a version
+    subscription_state   decisions of a subscriber with pushes and polls: its ``subscription_actions``,
+                 ``subscription_places`` and ``countdown``
+    mailbox_state        decisions of a mailbox's subscriber: its ``mailbox_actions``, ``mailbox_places``
+                 and ``attempts``
 
-``batch``, ``event``, ``event_stream``, ``received`` and ``retry`` are sans-I/O; ``connection`` is the only
-module that needs aiohttp.
+``batch``, ``event``, ``event_stream``, ``received``, ``retry`` and the states are sans-I/O; ``connection`` is the
+only module that needs aiohttp.
 """

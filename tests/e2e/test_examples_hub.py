@@ -51,6 +51,16 @@ def test_what_the_document_shows(demo: Example, tmp_path: pathlib.Path) -> None:
     assert not alive(hub)
 
 
+def test_what_the_page_about_mailboxes_shows(demo: Example, tmp_path: pathlib.Path) -> None:
+    """Each command of docs/mailboxes.md shows the lines printed below it."""
+    with Shell(tmp_path, {":7999": f":{demo.port}"}) as shell:
+        blocks = transcripts("docs/mailboxes.md")
+        assert len(blocks) == 2
+        for command, shown in (step for block in blocks for step in block):
+            shell.type(command)
+            shell.wait_for(shown)
+
+
 def test_events_of_the_document_are_those_of_the_hub(demo: Example) -> None:
     """The objects in docs/hub.md have the members that the hub gives."""
     assert demo.ask("PUT", "/hub/topics/members").status in (200, 201)

@@ -51,16 +51,20 @@ LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
     "handler.service": (*SHARED, "handler.stats", "handler.dispatch", "handler.sources", "handler.control"),
     "griphub.store": ("grip",),
     "griphub.topics": ("grip", "griphub.store"),
+    "griphub.sender": ("grip",),
+    "griphub.mailboxes": ("grip",),
     "griphub.access": ("grip",),
     "griphub.processes": ("grip", "process", "griphub.store", "griphub.topics"),
     "griphub.notify": ("grip", "process", "griphub.store", "griphub.topics"),
     "griphub.api": (
         *("grip", "config", "process", "http1"),
-        *("griphub.store", "griphub.topics", "griphub.access", "griphub.processes", "griphub.notify"),
+        *("griphub.store", "griphub.topics", "griphub.access", "griphub.mailboxes", "griphub.processes"),
+        "griphub.notify",
     ),
     "griphub.service": (
         *("grip", "config", "process", "http1"),
-        *("griphub.store", "griphub.topics", "griphub.access", "griphub.processes", "griphub.notify", "griphub.api"),
+        *("griphub.store", "griphub.topics", "griphub.access", "griphub.mailboxes", "griphub.processes"),
+        *("griphub.notify", "griphub.api"),
     ),
     "griphub.client": (),
     "cli": (

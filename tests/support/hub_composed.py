@@ -12,6 +12,7 @@ from griphub.api.context import Context
 from griphub.api.feed import Feed
 from griphub.api.follow import Following
 from griphub.api.keys import Keys
+from griphub.api.mailboxes import MailboxRequests
 from griphub.api.problem import Problem
 from griphub.api.publishing import Publishing
 from griphub.api.reading import Reading
@@ -48,7 +49,7 @@ class Composed:
     def __init__(self, context: Context, proxy_key: Key | None = None) -> None:
         following = Following(context)
         reading = Reading(context, following)
-        publishing = Publishing(context, Feed(context.fanout, context.counters))
+        publishing = Publishing(context, Feed(context.fanout, context.counters, context.mailboxes))
         self.application = HubApplication(
             context,
             Topics(context, Patterns(context.config.hub_autocreate)),
@@ -57,6 +58,7 @@ class Composed:
             WebSockets(context, following, reading),
             Keys(context, publishing, reading),
             Snapshots(context, reading, following),
+            MailboxRequests(context),
             proxy_key,
         )
 

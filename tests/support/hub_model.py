@@ -183,6 +183,7 @@ class Hub:
             verifier=cast(Any, None),
             quotas=quotas,
             leases=SnapshotLeases(),
+            mailboxes=cast(Any, None),
             counters=HubCounters(),
             now=now,
             wall=lambda: 0.0,

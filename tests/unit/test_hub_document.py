@@ -1,4 +1,4 @@
-"""docs/hub.md has every path, parameter, header, problem and limit that the hub has, by its OpenAPI document."""
+"""docs/hub.md and docs/mailboxes.md have every path, parameter, problem and limit of the hub's OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from griphub.api.problem import STATUSES
 from gripproxy.config.keys import SECTIONS
 from tests.support.architecture import ROOT
 
-TEXT = (ROOT / "docs" / "hub.md").read_text()
+TEXT = "".join((ROOT / "docs" / name).read_text() for name in ("hub.md", "mailboxes.md"))
 DOCUMENT = json.loads(OPENAPI)
 
 INTERNAL = ("/follow/{capability}", "/snapshot/{capability}")
@@ -34,7 +34,9 @@ def operations() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("method", "path"), operations())
 def test_paths(method: str, path: str) -> None:
-    shown = path.replace("{topic}", "T").replace("{key}", "K").replace("{cursor}", "CURSOR")
+    shown = path
+    for name, letter in (("topic", "T"), ("key", "K"), ("cursor", "CURSOR"), ("subscriber", "S")):
+        shown = shown.replace(f"{{{name}}}", letter)
     assert re.search(rf"(?m)\b{method}\b[A-Z|]*\s+{re.escape(shown)}(?![/\w])", TEXT), f"{method} {shown}"
 
 
@@ -42,7 +44,7 @@ def test_paths(method: str, path: str) -> None:
     "name", sorted({parameter["name"] for parameter in DOCUMENT["components"]["parameters"].values()})
 )
 def test_parameters(name: str) -> None:
-    if name in ("topic", "key", "cursor", "capability", *GRIP):
+    if name in ("topic", "key", "cursor", "capability", "subscriber", *GRIP):
         return
     assert re.search(rf"[`?&{{]{re.escape(name)}[`=:&]", TEXT), name
 

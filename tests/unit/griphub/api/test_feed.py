@@ -22,6 +22,20 @@ from griphub.topics.fanout import FanOut
 TOPIC = 7
 
 
+class Listener:
+    """Keeps the events of the topics that it wants."""
+
+    def __init__(self) -> None:
+        self.wanted: set[int] = set()
+        self.taken: list[int] = []
+
+    def wants(self, number: int) -> bool:
+        return number in self.wanted
+
+    def take(self, number: int, events: Sequence[Event]) -> None:
+        self.taken += [event.id for event in events]
+
+
 class House:
     """A feed and a fan-out whose items are collected as pairs of ``prev-id`` and ``id``; the newest id is 3."""
 
@@ -30,7 +44,8 @@ class House:
         self.items: list[tuple[str, str]] = []
         self.fanout = FanOut(self.index, Epochs([EpochInterval("e", 1, None)]), self._take, 3, 1000)
         self.counters = HubCounters()
-        self.feed = Feed(self.fanout, self.counters)
+        self.listener = Listener()
+        self.feed = Feed(self.fanout, self.counters, self.listener)
         self.stored: list[StoredEvent] = []
         """Events of the store."""
         if followed:

@@ -53,6 +53,10 @@ def test_every_path_of_the_api_is_described() -> None:
         "/topics/{topic}/keys/{key}": {"put", "get", "delete"},
         "/topics/{topic}/snapshot": {"get"},
         "/topics/{topic}/revoke": {"post"},
+        "/subscribers": {"get"},
+        "/subscribers/{subscriber}": {"delete"},
+        "/subscribers/{subscriber}/commands": {"post"},
+        "/subscribers/{subscriber}/poll": {"get"},
         "/follow/{capability}": {"get"},
         "/snapshot/{capability}": {"get"},
         "/openapi.json": {"get"},
@@ -76,6 +80,7 @@ def parameters(path: str, method: str) -> set[str]:
         ("/topics/{topic}/snapshot", "get", query._SNAPSHOT),
         ("/topics", "get", query._TOPICS),
         ("/topics/{topic}", "put", query._NOTHING),
+        ("/subscribers/{subscriber}/poll", "get", query._POLL),
     ],
 )
 def test_the_parameters_are_those_that_are_read(path: str, method: str, known: tuple[str, ...]) -> None:

@@ -156,7 +156,16 @@ def test_each_operation_answers_as_described() -> None:
         for text in (link, other):
             expired = await ask("get", "/follow/{capability}", 200, headers=last, capability=text)
             assert b'"type":"expired"' in expired.body
+        mailbox = "/subscribers/{subscriber}"
+        commands = {"sequence": 1, "commands": [{"subscribe": {"topic": "t"}}, {"subscribe": {"topic": "no"}}]}
+        await ask("post", mailbox + "/commands", 200, commands, subscriber="s")
+        await ask("get", mailbox + "/poll", 200, subscriber="s")
+        await ask("put", keys, 201, "v", {"Content-Type": "text/plain"})
         await ask("delete", topic, 204)
+        reply = await ask("get", mailbox + "/poll", 200, subscriber="s")
+        assert reply.json["ended"] == [{"topic": "t"}]
+        await ask("get", "/subscribers", 200)
+        await ask("delete", mailbox, 204, subscriber="s")
         description = await ask("get", "/openapi.json", 200)
         assert description.json == json.loads(json.dumps(DOCUMENT))
 
@@ -188,6 +197,7 @@ def patterns(function: str) -> set[tuple[str, ...]]:
 
 def test_no_path_of_the_application_is_missing_in_the_document() -> None:
     routed = patterns("_begin") | {("topics", "*", *rest) for rest in patterns("_topic")}
+    routed |= {("subscribers", *rest) for rest in patterns("_subscribers")}
     described = {
         tuple("*" if part.startswith("{") else part for part in path[1:].split("/")) for path in DOCUMENT["paths"]
     }
@@ -197,7 +207,7 @@ def test_no_path_of_the_application_is_missing_in_the_document() -> None:
 def test_no_method_of_a_path_is_missing_in_the_document() -> None:
     async def case(hub: MemoryHub) -> None:
         for path, described in DOCUMENT["paths"].items():
-            values = {"topic": "t", "key": "k", "cursor": "0", "capability": "x"}
+            values = {"topic": "t", "key": "k", "cursor": "0", "capability": "x", "subscriber": "s"}
             await hub.make("t")
             for method in METHODS:
                 answer = await hub.request(method.upper(), path.format(**values), "x" if method == "post" else None)
