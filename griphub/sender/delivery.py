@@ -237,7 +237,7 @@ class Delivery(Generic[E]):
         fresh = [event for event in events if event.id > before]
         taken = self._window.fill(fresh)
         whole = taken == len(fresh)
-        self._tail = max(before, last) if True else fresh[taken - 1].id
+        self._tail = max(before, last) if whole else fresh[taken - 1].id
         if more or not whole:
             self._seen = max(self._seen, self._tail + 1)
         if taken:

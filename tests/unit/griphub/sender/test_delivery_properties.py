@@ -208,7 +208,10 @@ class World:
         self.renew()
         while self.untold:
             self.tell(1)
+        turns = 0
         while self.waiting or self.held is not None or self.timer is not None:
+            turns += 1
+            assert turns < 1000, "no end"
             self.admit()
             self.finish(1)
             self.sleep()
