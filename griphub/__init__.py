@@ -27,14 +27,28 @@ if TYPE_CHECKING:
     from griphub.client.errors import HubError
     from griphub.client.event import NewEvent, Receipt
     from griphub.client.follower import Follower, Selection
+    from griphub.client.mailbox import Mailbox, MailboxEvent
     from griphub.client.publisher import Publisher
     from griphub.client.received import ReceivedEvent, Truncated
 
-__all__ = ["Follower", "HubError", "NewEvent", "Publisher", "Receipt", "ReceivedEvent", "Selection", "Truncated"]
+__all__ = [
+    "Follower",
+    "HubError",
+    "Mailbox",
+    "MailboxEvent",
+    "NewEvent",
+    "Publisher",
+    "Receipt",
+    "ReceivedEvent",
+    "Selection",
+    "Truncated",
+]
 
 _PLACES: Final = {
     "Follower": "griphub.client.follower",
     "HubError": "griphub.client.errors",
+    "Mailbox": "griphub.client.mailbox",
+    "MailboxEvent": "griphub.client.mailbox",
     "NewEvent": "griphub.client.event",
     "Publisher": "griphub.client.publisher",
     "Receipt": "griphub.client.event",

@@ -64,6 +64,8 @@ class MailboxFeed:
         self._epochs = epochs
         self._now = now
         self._last_check = now()
+        self.woken = 0
+        """Held polls that were woken since the start."""
         self.checked: dict[str, Rights] = {}
         """Rights with which the subscriptions of each subscriber were compared last."""
 
@@ -143,4 +145,5 @@ class MailboxFeed:
 
     def _wake(self, wakes: Iterable[WakeUp]) -> None:
         for wake in wakes:
+            self.woken += 1
             self.channels.wake(wake.subscriber)

@@ -46,6 +46,8 @@ class HubMetrics:
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, for prometheus_client."""
         context, counters = self._context, self._context.counters
+        feed = context.mailboxes
+        mailboxes = feed.mailboxes
         totals = (
             ("published_events", "Events stored", counters.published),
             ("published_bytes", "Bytes of the contents of events stored", counters.published_bytes),
@@ -56,6 +58,8 @@ class HubMetrics:
             ("resyncs", "Streams and WebSockets ended by a resync", counters.resyncs),
             ("items", "Items made for followers, hints included", context.fanout.items),
             ("hints", "Hints made in place of events", context.fanout.hints),
+            ("mailbox_wake_ups", "Held polls repeated for a message", feed.woken),
+            ("mailbox_lost", "Messages beyond the bounds of mailboxes, which are reported", mailboxes.lost),
             ("handler_requests", "Requests that the handler accepted", self._control.requests),
             ("handler_failures", "Requests refused by the handler, and connections that ended", self._control.failures),
             ("handler_overflows", "Times at which too many items waited for the handler", self._outbox.overflows),
@@ -66,6 +70,9 @@ class HubMetrics:
             ("topics", "Topics", len(context.topics)),
             ("channels", "Channels with followers", len(context.index)),
             ("channels_held", "Channels that the handler has subscribers of", context.index.subscribers),
+            ("mailboxes", "Mailboxes", len(mailboxes)),
+            ("mailbox_subscriptions", "Topics and keys that mailboxes follow", mailboxes.keys),
+            ("mailbox_bytes", "Bytes of messages in mailboxes; one in several counts in each", mailboxes.size),
             ("handler_waiting_bytes", "Bytes of items that wait for the handler", self._outbox.waiting),
             ("handler_missed_channels", "Channels that will get a hint", self._outbox.missed),
             ("newest_id", "Id up to which followers have items", context.fanout.newest),

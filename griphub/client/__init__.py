@@ -10,11 +10,12 @@
     event_stream parser of server-sent events
     follower     events of a topic as they are stored, over as many connections as it takes
     history      stored events, page by page
+    mailbox      events of many topics and keys, over one poll after the other
     snapshot     the last event of each key at a version
     subscription_state   decisions of a subscriber with pushes and polls: its ``subscription_actions``,
                  ``subscription_places`` and ``countdown``
-    mailbox_state        decisions of a mailbox's subscriber: its ``mailbox_actions``, ``mailbox_places``
-                 and ``attempts``
+    mailbox_state        decisions of a mailbox's subscriber: its ``mailbox_actions``, ``mailbox_answers``,
+                 ``mailbox_places``, ``mailbox_history`` and ``attempts``
 
 ``batch``, ``event``, ``event_stream``, ``received``, ``retry`` and the states are sans-I/O; ``connection`` is the
 only module that needs aiohttp.

@@ -100,6 +100,14 @@ class MailboxState:
         times = [lane.deadline for lane in (self._sending, self._polling)]
         return min((time for time in times if time is not None), default=None)
 
+    def follows(self, pair: Pair) -> bool:
+        """Return whether the application wants a subscription.
+
+        Args:
+            pair: its subject.
+        """
+        return pair in self._wanted
+
     # --- the application
 
     def subscribe(self, pair: Pair, now: float, after: Place | None = None) -> list[Action]:
@@ -237,6 +245,21 @@ class MailboxState:
         return actions
 
     # --- polls
+
+    def poll_begun(self, poll: Poll, now: float) -> bool:
+        """Note that a poll is sent, which the application may have delayed for long: silence counts from now on.
+
+        Args:
+            poll: the action.
+            now: monotonic time in seconds.
+
+        Returns:
+            Whether it is to be sent: False if another life of the mailbox has begun.
+        """
+        if poll is not self._poll:
+            return False
+        self._polling.begin(now)
+        return True
 
     def poll_answered(self, poll: Poll, answer: PollAnswer, now: float) -> list[Action]:
         """Take the reply to a poll.

@@ -1,4 +1,4 @@
-"""``gripproxy hub topics|publish|read|follow|snapshot``: a hub from the command line, over HTTP (docs/hub.md).
+"""``gripproxy hub topics|publish|read|…``: a hub from the command line, over HTTP (docs/hub.md).
 
 The exit status is 0 after success, 1 if the hub cannot be reached or refuses the request, 2 for wrong usage, and 130
 after Ctrl-C.
@@ -15,7 +15,15 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from gripproxy.cli.hub_text import amount_bytes, amount_seconds, event_line, printable, topic_lines, topic_table
+from gripproxy.cli.hub_text import (
+    amount_bytes,
+    amount_seconds,
+    event_line,
+    mailbox_table,
+    printable,
+    topic_lines,
+    topic_table,
+)
 from gripproxy.grip.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -80,6 +88,8 @@ def add_hub_commands(parser: argparse.ArgumentParser) -> None:
     snapshot.add_argument("topic", metavar="TOPIC", help="name of the topic")
     snapshot.add_argument("--version", metavar="CURSOR", help="as it was at this place (default: the newest)")
     _range_options(snapshot)
+    mailboxes = command("mailboxes", "list the mailboxes of the caller")
+    mailboxes.add_argument("--json", action="store_true", help="print an object of JSON a line")
 
 
 def _topics_options(parser: argparse.ArgumentParser) -> None:
@@ -495,10 +505,26 @@ async def _snapshot(options: argparse.Namespace) -> int:
     return 0
 
 
+# --- mailboxes
+
+
+async def _mailboxes(options: argparse.Namespace) -> int:
+    async with _connection(options) as connection:
+        _, document = await _request(connection, "GET", ("subscribers",))
+    found = document["subscribers"]
+    if options.json:
+        for mailbox in found:
+            print(json.dumps(mailbox))
+    else:
+        print(mailbox_table(found), end="")
+    return 0
+
+
 _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Coroutine[Any, Any, int]]]] = {
     "topics": _topics,
     "publish": _publish,
     "read": _read,
     "follow": _follow,
     "snapshot": _snapshot,
+    "mailboxes": _mailboxes,
 }

@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
-__all__ = ["amount_bytes", "amount_seconds", "event_line", "printable", "topic_lines", "topic_table"]
+__all__ = ["amount_bytes", "amount_seconds", "event_line", "mailbox_table", "printable", "topic_lines", "topic_table"]
 
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _BYTES: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
@@ -112,14 +112,33 @@ def topic_table(documents: Iterable[Mapping[str, Any]]) -> str:
     Args:
         documents: objects of the API.
     """
-    rows = [("NAME", "EVENTS", "BYTES", "LAST", "OLDEST")]
-    for document in documents:
-        cells = (document.get(name) for name in ("name", "count", "bytes", "last_cursor", "oldest_time"))
-        name, count, size, last, oldest = (printable(_value(cell)) for cell in cells)
-        rows.append((name, count, size, last, oldest))
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    names = ("name", "count", "bytes", "last_cursor", "oldest_time")
+    return _table(("NAME", "EVENTS", "BYTES", "LAST", "OLDEST"), documents, names, {1, 2})
+
+
+def mailbox_table(documents: Iterable[Mapping[str, Any]]) -> str:
+    """Return mailboxes as a table with a head.
+
+    Args:
+        documents: objects of the API.
+    """
+    rounded = ({**document, "idle": f"{float(document.get('idle') or 0):.0f} s"} for document in documents)
+    names = ("subscriber", "subscriptions", "messages", "bytes", "held", "idle")
+    head = ("SUBSCRIBER", "SUBSCRIPTIONS", "MESSAGES", "BYTES", "POLL HELD", "IDLE")
+    return _table(head, rounded, names, {1, 2, 3})
+
+
+def _table(
+    head: tuple[str, ...], documents: Iterable[Mapping[str, Any]], names: tuple[str, ...], numbers: Container[int]
+) -> str:
+    """Return lines of aligned columns, those of numbers to the right."""
+    rows = [head, *(tuple(printable(_value(document.get(name))) for name in names) for document in documents)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
-        f"{row[0]:{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]:{widths[3]}}  {row[4]}"
+        "  ".join(
+            f"{cell:>{width}}" if number in numbers else f"{cell:{width}}"
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
         for row in rows
     )
     return "".join(f"{line.rstrip()}\n" for line in lines)

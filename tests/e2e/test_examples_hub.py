@@ -109,9 +109,37 @@ def test_the_programs_of_the_document(demo: Example, tmp_path: pathlib.Path) -> 
         child.communicate()
 
 
+def test_the_program_of_the_page_about_mailboxes(demo: Example, tmp_path: pathlib.Path) -> None:
+    """The Python program prints the events of its topics."""
+    (program,) = blocks_of("python", "docs/mailboxes.md")
+    url = f"http://127.0.0.1:{demo.port}/hub"
+    for topic in ("dishes", "stock"):
+        demo.ask("PUT", f"/hub/topics/{topic}")
+    demo.ask("PUT", "/hub/topics/dishes/keys/today", '"stew"')
+    (tmp_path / "watch.py").write_text(f"import asyncio\n{program}\nasyncio.run(watch({url!r}, None))\n")
+    child = subprocess.Popen(
+        [sys.executable, "-u", str(tmp_path / "watch.py")],
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        cwd=ROOT,
+        env=environment(),
+    )
+    try:
+        assert child.stdout is not None
+        # The other tests have published to the topic as well.
+        line = b""
+        while not line.startswith(b"dishes today "):
+            assert select.select([child.stdout], [], [], 60)[0]
+            line = child.stdout.readline()
+            assert line.startswith(b"dishes "), line
+    finally:
+        child.kill()
+        child.communicate()
+
+
 def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT)}
 
 
-def blocks_of(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs/hub.md").read_text(), flags=re.DOTALL)
+def blocks_of(language: str, page: str = "docs/hub.md") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)

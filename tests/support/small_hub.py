@@ -66,6 +66,7 @@ class SmallHub:
         token: that requests must have; None for none.
         followers: streams that are open.
         whole: whether snapshots have their last line.
+        mailboxes: objects of the list of mailboxes.
         url: of the hub.
     """
 
@@ -80,6 +81,7 @@ class SmallHub:
         self.followers = 0
         self.page = 1000
         self.whole = True
+        self.mailboxes: list[dict[str, Any]] = []
         self.url = ""
         self.gate = threading.Event()
         self.gate.set()
@@ -210,6 +212,9 @@ class SmallHub:
         names = sorted(name for name in self.topics if name > request.query.get("after", ""))
         following = names[limit - 1] if len(names) > limit else None
         return web.json_response({"topics": [self._described(name) for name in names[:limit]], "next": following})
+
+    async def _subscribers(self, request: web.Request) -> web.Response:
+        return web.json_response({"subscribers": self.mailboxes})
 
     async def _settings(self, request: web.Request) -> web.Response:
         name = request.match_info["topic"]
@@ -363,6 +368,7 @@ class SmallHub:
         self._loop = asyncio.get_running_loop()
         application = web.Application(middlewares=[self._around], client_max_size=2**26)
         application.router.add_get("/hub/topics", self._list)
+        application.router.add_get("/hub/subscribers", self._subscribers)
         for method in ("GET", "PUT", "DELETE"):
             application.router.add_route(method, "/hub/topics/{topic:[^/]+}", self._settings)
         application.router.add_get("/hub/topics/{topic:[^/]+}/events", self._read)

@@ -112,6 +112,22 @@ class TestTopics:
         )
 
 
+class TestMailboxes:
+    def test_they_are_listed(self, hub: SmallHub, run: Out) -> None:
+        assert run.ok("mailboxes") == "SUBSCRIBER  SUBSCRIPTIONS  MESSAGES  BYTES  POLL HELD  IDLE\n"
+        numbers = {"subscriptions": 2, "messages": 13, "bytes": 4096, "held": True, "idle": 0.4, "sequence": 1}
+        hub.mailboxes = [{"subscriber": "kitchen", **numbers}, {"subscriber": "\x1b[2J", **numbers, "held": False}]
+        assert run.ok("mailboxes").splitlines()[1:] == [
+            "kitchen                 2        13   4096  yes        0 s",
+            r"\x1b[2J                 2        13   4096  no         0 s",
+        ]
+        assert [json.loads(line) for line in run.ok("mailboxes", "--json").splitlines()] == hub.mailboxes
+
+    def test_a_token_that_is_missing(self, hub: SmallHub, run: Out) -> None:
+        hub.token = "secret"
+        assert "no token that the hub knows (401 unauthorized)" in run.bad("mailboxes")
+
+
 class TestPublish:
     def test_text(self, hub: SmallHub, run: Out) -> None:
         assert run.ok("publish", "t", "héllo") == "published 1 event, the last one is e1.1\n"

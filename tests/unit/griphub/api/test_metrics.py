@@ -32,3 +32,26 @@ def test_what_is_stored_and_answered_is_counted() -> None:
         assert values['gripproxy_hub_commit_seconds_bucket{le="+Inf"}'] == "3.0"
 
     run(case)
+
+
+def test_mailboxes_are_counted() -> None:
+    async def case(hub: MemoryHub) -> None:
+        await hub.make("t")
+        subscribe = {
+            "sequence": 1,
+            "commands": [{"subscribe": {"topic": "t"}}, {"subscribe": {"topic": "t", "key": "k"}}],
+        }
+        for subscriber in ("a", "b"):
+            assert (await hub.request("POST", f"/subscribers/{subscriber}/commands", subscribe)).status == 200
+        await hub.request("GET", "/subscribers/a/poll")
+        for _ in range(3):
+            await hub.publish("t", "x" * 1000)
+        lines = (await hub.metrics.request("GET", "/metrics")).body.decode().splitlines()
+        values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        assert values["gripproxy_hub_mailboxes"] == "2.0"
+        assert values["gripproxy_hub_mailbox_subscriptions"] == "4.0"
+        assert 2000 < float(values["gripproxy_hub_mailbox_bytes"]) <= 6000
+        assert values["gripproxy_hub_mailbox_lost_total"] == "2.0"
+        assert values["gripproxy_hub_mailbox_wake_ups_total"] == "1.0"
+
+    run(case, {"mailbox_bytes_max": "3000"})

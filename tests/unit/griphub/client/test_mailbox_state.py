@@ -110,6 +110,18 @@ def test_polls_begin_with_the_mailbox_and_acknowledge_deliveries() -> None:
     assert kinds(actions) == [Deliver, Poll]
 
 
+def test_a_poll_that_the_application_has_delayed_counts_from_its_begin() -> None:
+    client, poll = following(T)
+    assert client.follows(T)
+    assert not client.follows(U)
+    assert client.poll_begun(poll, 100)
+    assert client.poll_failed(poll, Failure(503, "away"), 101) == [], "not silent for long"
+    poll = one(client.tick(102), Poll)
+    batch = one(client.subscribe(U, 102), SendCommands)
+    client.commands_answered(batch, CommandsAnswer("p2", [Place(5)]), 102)
+    assert not client.poll_begun(poll, 103), "of an earlier life"
+
+
 def test_messages_of_others_are_dropped_and_acknowledged() -> None:
     client, poll = following(T)
     actions = client.poll_answered(poll, PollAnswer("p1", [message(6, "x"), message(7, "x", "y")]), 1)
