@@ -203,12 +203,15 @@ class Hub:
     def _mailbox_feed(self, topics: TopicTable, epochs: Epochs) -> MailboxFeed:
         hub = self._config.hub
         bounds = Bounds(
-            hub.mailboxes_per_owner_max, keys_each=hub.keys_per_mailbox_max, bytes_each=hub.mailbox_bytes_max
+            hub.mailboxes_per_owner_max,
+            keys_each=hub.keys_per_mailbox_max,
+            keys_owner=hub.keys_per_owner_max,
+            bytes_each=hub.mailbox_bytes_max,
         )
         # Mailboxes are in memory: each start of the hub is another publisher.
         mailboxes = Mailboxes(secrets.token_hex(8), bounds, hub.hub_subscriber_timeout)
         channels = MailboxChannels(hub.prefix, self._control.publish, time.time_ns() // 1000)
-        return MailboxFeed(mailboxes, channels, topics, epochs, self._loop.time)
+        return MailboxFeed(mailboxes, channels, topics, epochs, self._loop.time, self._loop.call_soon)
 
     async def _listen(self, context: Context) -> None:
         config, hub = self._config, self._config.hub

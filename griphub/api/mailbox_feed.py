@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import orjson
@@ -48,6 +49,7 @@ class MailboxFeed:
         topics: all topics.
         epochs: epochs of the store.
         now: monotonic time in seconds.
+        later: calls a function in the next turn of the loop.
     """
 
     def __init__(
@@ -57,12 +59,14 @@ class MailboxFeed:
         topics: TopicTable,
         epochs: Epochs,
         now: Callable[[], float],
+        later: Callable[[Callable[[], None]], object],
     ) -> None:
         self.mailboxes: Final = mailboxes
         self.channels: Final = channels
         self._topics = topics
         self._epochs = epochs
         self._now = now
+        self._later = later
         self._last_check = now()
         self.woken = 0
         """Held polls that were woken since the start."""
@@ -99,17 +103,19 @@ class MailboxFeed:
     # --- ends
 
     def end(self, topic: str) -> None:
-        """End all subscriptions to a ``topic`` that was deleted, or whose access was revoked."""
+        """End all subscriptions to a ``topic`` that was deleted, or whose access was revoked, in several turns."""
         self._wake(self.mailboxes.delete_topic(topic, self._now()))
+        if self.mailboxes.follows(topic):
+            self._later(partial(self.end, topic))
 
-    def withdraw(self, owner: str, topic: str) -> None:
-        """End the subscriptions of an owner to a topic that it may not read any more.
+    def withdraw(self, subscriber: str, topics: Container[str]) -> None:
+        """End the subscriptions of a subscriber to topics that it may not read any more.
 
         Args:
-            owner: key of the owner.
-            topic: name of the topic.
+            subscriber: its name.
+            topics: names of the topics.
         """
-        self._wake(self.mailboxes.withdraw(owner, topic, self._now()))
+        self._wake(self.mailboxes.withdraw(subscriber, topics, self._now()))
 
     def forget(self, subscriber: str) -> bool:
         """Remove a mailbox, and end its held poll.

@@ -73,7 +73,8 @@ class MailboxRequests:
         try:
             decision = feed.mailboxes.commands(subscriber, owner, batch, last_id, context.now())
         except MailboxLimit as error:
-            raise limited(str(error), f"{error.name}_per_{error.whose}_max", error.limit) from error
+            name = f"{error.name}_max" if error.whose == "total" else f"{error.name}_per_{error.whose}_max"
+            raise limited(str(error), name, error.limit) from error
         assert not isinstance(decision, Forbidden), "each owner has names of its own"
         if isinstance(decision, Conflict):
             raise conflict(str(decision), {"expected": [str(number) for number in decision.expected]})
@@ -149,9 +150,9 @@ class MailboxRequests:
         if feed.checked.get(subscriber) is rights or feed.mailboxes.owner_of(subscriber) != owner:
             return
         feed.checked[subscriber] = rights
-        for topic in feed.mailboxes.topics(subscriber):
-            if not rights.may("subscribe", topic):
-                feed.withdraw(owner, topic)
+        feed.withdraw(
+            subscriber, {topic for topic in feed.mailboxes.topics(subscriber) if not rights.may("subscribe", topic)}
+        )
 
     # --- state
 

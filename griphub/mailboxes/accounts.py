@@ -40,6 +40,11 @@ class Accounts:
         if self.mailboxes >= bounds.mailboxes_total:
             raise MailboxLimit("mailboxes", bounds.mailboxes_total, "total")
 
+    def keys_of(self, owner: str) -> int:
+        """Return the number of subscriptions of an ``owner``."""
+        known = self._owners.get(owner)
+        return 0 if known is None else known.keys
+
     def open(self, subscriber: str, owner: str, now: float) -> Mailbox:
         """Make an empty mailbox.
 

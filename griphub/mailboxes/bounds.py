@@ -23,6 +23,7 @@ class Bounds:
         mailboxes_each: mailboxes of an owner.
         mailboxes_total: mailboxes of all owners.
         keys_each: subscriptions of a mailbox.
+        keys_owner: subscriptions of an owner's mailboxes: below the total, so that others have some.
         keys_total: subscriptions of all mailboxes: each takes up to 250 bytes of the index.
         messages: messages in a mailbox. Each unsubscribe may look at all of them.
         bytes_each: bytes of messages in a mailbox.
@@ -38,9 +39,10 @@ class Bounds:
     """
 
     mailboxes_each: int = 1000
-    mailboxes_total: int = 100_000
+    mailboxes_total: int = 20_000
     keys_each: int = 10_000
-    keys_total: int = 2_000_000
+    keys_owner: int = 1_000_000
+    keys_total: int = 5_000_000
     messages: int = 20_000
     bytes_each: int = 10_000_000
     bytes_total: int = 500_000_000

@@ -32,15 +32,17 @@ class MailboxOwner:
     Attributes:
         name: key of the owner.
         mailboxes: number of its mailboxes.
+        keys: number of their subscriptions.
         size: bytes of the messages in them.
         sizes: those with messages.
     """
 
-    __slots__ = ("mailboxes", "name", "size", "sizes")
+    __slots__ = ("keys", "mailboxes", "name", "size", "sizes")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.mailboxes = 0
+        self.keys = 0
         self.size = 0
         self.sizes: SizeClasses[Mailbox] = SizeClasses()
 

@@ -6,7 +6,7 @@ in the order of their ids. The caller answers held polls; a poll is held in one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -39,6 +39,10 @@ SUBSCRIBER_TIMEOUT: Final = 300.0
 
 CHECK_INTERVAL: Final = 30.0
 """Seconds between two checks of the subscribers."""
+
+END_MAX: Final = 5000
+"""Subscriptions that ``delete_topic`` ends in one call, and messages of their mailboxes that it looks at: a topic may
+have millions of keys."""
 
 FORGET_MAX: Final = 20_000
 """Subscriptions that a check removes before it ends early: an index of millions must not be cleared in one turn."""
@@ -170,6 +174,8 @@ class Mailboxes:
             return
         if gained + (0 if mailbox is None else len(mailbox.subscriptions) + mailbox.ended) > bounds.keys_each:
             raise MailboxLimit("keys", bounds.keys_each, "mailbox")
+        if self._accounts.keys_of(owner) + gained > bounds.keys_owner:
+            raise MailboxLimit("keys", bounds.keys_owner, "owner")
         if self.keys + gained > bounds.keys_total:
             raise MailboxLimit("keys", bounds.keys_total, "total")
 
@@ -180,11 +186,11 @@ class Mailboxes:
             subject = self._index.find(topic, key)
             if subscribe and (subject is None or subject not in mailbox.subscriptions):
                 mailbox.subscriptions[self._index.add(topic, key, mailbox)] = None
-                self.keys += 1
+                self._count_keys(mailbox, 1)
             elif not subscribe and subject is not None and subject in mailbox.subscriptions:
                 del mailbox.subscriptions[subject]
                 self._index.remove(subject, mailbox)
-                self.keys -= 1
+                self._count_keys(mailbox, -1)
                 ended = True
         if ended:
             self._drop_unwanted(mailbox)
@@ -319,7 +325,9 @@ class Mailboxes:
     # --- ends
 
     def delete_topic(self, topic: str, now: float) -> list[WakeUp]:
-        """End all subscriptions to a deleted topic; their subscribers get a report.
+        """End subscriptions to a deleted topic; their subscribers get a report.
+
+        To be called again in a later turn while ``follows`` is true of the topic: each call ends ``END_MAX`` at most.
 
         Args:
             topic: name of the topic.
@@ -328,34 +336,49 @@ class Mailboxes:
         Returns:
             The held polls to be woken.
         """
-        return self._end_subscriptions(topic, None, now)
-
-    def withdraw(self, owner: str, topic: str, now: float) -> list[WakeUp]:
-        """End the subscriptions of an owner to a topic that it may not read any more; its subscribers get a report.
-
-        Args:
-            owner: key of the owner.
-            topic: name of the topic.
-            now: monotonic time in seconds.
-
-        Returns:
-            The held polls to be woken.
-        """
-        return self._end_subscriptions(topic, owner, now)
-
-    def _end_subscriptions(self, topic: str, owner: str | None, now: float) -> list[WakeUp]:
         concerned: dict[Mailbox, list[Subject[Mailbox]]] = {}
-        for subject in self._index.subjects(topic):
+        cost = 0
+        for subject in self._index.subjects(topic, END_MAX):
             for mailbox in subject.followers:
-                if owner is None or mailbox.owner.name == owner:
-                    concerned.setdefault(mailbox, []).append(subject)
+                if cost >= END_MAX:
+                    break
+                # Each mailbox is looked through for messages that no subscription matches any more.
+                cost += 1 if mailbox in concerned else 1 + len(mailbox)
+                concerned.setdefault(mailbox, []).append(subject)
         for mailbox, subjects in concerned.items():
-            for subject in subjects:
-                mailbox.end(subject)
-                self._index.remove(subject, mailbox)
-            self.keys -= len(subjects)
-            self._drop_unwanted(mailbox)
+            self._end(mailbox, subjects)
         return self._wake(concerned, now)
+
+    def withdraw(self, subscriber: str, topics: Container[str], now: float) -> list[WakeUp]:
+        """End the subscriptions of a subscriber to topics that it may not read any more; it gets a report.
+
+        Args:
+            subscriber: its name.
+            topics: names of the topics.
+            now: monotonic time in seconds.
+
+        Returns:
+            The held polls to be woken.
+        """
+        mailbox = self._mailboxes.get(subscriber)
+        if mailbox is None:
+            return []
+        subjects = [subject for subject in mailbox.subscriptions if subject.topic in topics]
+        if not subjects:
+            return []
+        self._end(mailbox, subjects)
+        return self._wake([mailbox], now)
+
+    def _end(self, mailbox: Mailbox, subjects: Sequence[Subject[Mailbox]]) -> None:
+        for subject in subjects:
+            mailbox.end(subject)
+            self._index.remove(subject, mailbox)
+        self._count_keys(mailbox, -len(subjects))
+        self._drop_unwanted(mailbox)
+
+    def _count_keys(self, mailbox: Mailbox, change: int) -> None:
+        self.keys += change
+        mailbox.owner.keys += change
 
     def forget(self, subscriber: str) -> bool:
         """Remove a mailbox: polls for it are unknown from now on.
@@ -371,7 +394,7 @@ class Mailboxes:
             return False
         for subject in mailbox.subscriptions:
             self._index.remove(subject, mailbox)
-        self.keys -= len(mailbox.subscriptions)
+        self._count_keys(mailbox, -len(mailbox.subscriptions))
         self._accounts.close(mailbox)
         return True
 

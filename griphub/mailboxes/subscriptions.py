@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection
+from itertools import islice
 from typing import Generic, TypeVar
 
 __all__ = ["Subject", "SubscriptionIndex"]
@@ -84,9 +85,14 @@ class SubscriptionIndex(Generic[T]):
         """Return whether a ``topic``, or a key of it, has followers."""
         return topic in self._topics
 
-    def subjects(self, topic: str) -> list[Subject[T]]:
-        """Return the subjects of a ``topic``: the whole of it, and keys."""
-        return list(self._topics.get(topic, {}).values())
+    def subjects(self, topic: str, most: int | None = None) -> list[Subject[T]]:
+        """Return the subjects of a topic: the whole of it, and keys.
+
+        Args:
+            topic: name of the topic.
+            most: greatest number of them; None for all.
+        """
+        return list(islice(self._topics.get(topic, {}).values(), most))
 
     def add(self, topic: str, key: str | None, follower: T) -> Subject[T]:
         """Add a subscription.

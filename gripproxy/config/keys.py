@@ -269,6 +269,7 @@ class Hub:
     snapshot_leases_max: int = key(8, "snapshots", "read at once of a topic", low=1, high=10000)
     pages_per_owner_max: int = key(1000, "reads", "of the store, that wait for one owner", low=1, high=10000)
     mailboxes_per_owner_max: int = key(1000, "mailboxes", "of one owner", low=1, high=1_000_000)
+    keys_per_owner_max: int = key(1000000, "keys", "of all mailboxes of one owner", low=1, high=100_000_000)
     keys_per_mailbox_max: int = key(10000, "keys", "topics and keys that a mailbox follows", low=1, high=1_000_000)
     mailbox_bytes_max: int = key(10_000_000, "bytes", "in a mailbox; beyond, the oldest go", low=1000, high=2**34)
     hub_subscriber_timeout: float = key(300.0, "s", "no poll, then a mailbox is removed", low=1, high=604_800)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from griphub.api.mailbox_channel import MailboxChannels
@@ -31,7 +33,8 @@ class House:
             topics.set(Topic(number, name, 0, 0, 0, 0, 0, 0, 0, TopicSettings()))
         mailboxes = Mailboxes("p", subscriber_timeout=100)
         channels = MailboxChannels("hub/", lambda channel, item: self.items.append(json.loads(item)), 0)
-        self.feed = MailboxFeed(mailboxes, channels, topics, EPOCHS, lambda: self.now)
+        self.later: deque[Callable[[], None]] = deque()
+        self.feed = MailboxFeed(mailboxes, channels, topics, EPOCHS, lambda: self.now, self.later.append)
         batch = CommandBatch(1, (Command(True, "t"),))
         mailboxes.commands("s", "o", batch, lambda topic, key: 0, 0.0)
 
@@ -79,7 +82,7 @@ def test_losses_and_ends_are_reported_by_cursor_and_name() -> None:
 def test_the_end_of_a_right_wakes_the_poll() -> None:
     house = House()
     house.poll()
-    house.feed.withdraw("o", "t")
+    house.feed.withdraw("s", {"t"})
     assert len(house.items) == 1
     answer = house.poll()
     assert answer is not None

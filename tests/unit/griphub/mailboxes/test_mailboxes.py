@@ -23,7 +23,7 @@ from griphub.mailboxes.decisions import (
     Unknown,
     WakeUp,
 )
-from griphub.mailboxes.mailboxes import SUBSCRIBER_TIMEOUT, Mailboxes, OutOfOrder
+from griphub.mailboxes.mailboxes import END_MAX, SUBSCRIBER_TIMEOUT, Mailboxes, OutOfOrder
 from griphub.mailboxes.messages import MESSAGE_COST, Ended, Lost
 
 
@@ -343,16 +343,41 @@ def test_a_deleted_topic_ends_its_subscriptions_and_is_reported() -> None:
     assert hub.mailboxes.keys == 3
 
 
+def test_a_topic_of_many_keys_ends_in_slices() -> None:
+    mailboxes = Mailboxes("p")
+    for number in range(3):
+        for sequence in range(1, 3):
+            keys = [Command(True, "t", f"{number}.{sequence}.{key}") for key in range(2000)]
+            mailboxes.commands(f"s{number}", "o", CommandBatch(sequence, tuple(keys)), lambda topic, key: 0, 0.0)
+    left = []
+    while mailboxes.follows("t"):
+        mailboxes.delete_topic("t", 0.0)
+        left.append(mailboxes.keys)
+    assert left == [12_000 - END_MAX, 12_000 - 2 * END_MAX, 0]
+
+
+def test_an_owner_leaves_keys_for_the_others() -> None:
+    mailboxes = Mailboxes("p", Bounds(keys_owner=3))
+    pair = CommandBatch(1, (Command(True, "t", "a"), Command(True, "t", "b")))
+    mailboxes.commands("a", "o", pair, lambda topic, key: 0, 0.0)
+    with pytest.raises(MailboxLimit, match="3 keys per owner"):
+        mailboxes.commands("b", "o", pair, lambda topic, key: 0, 0.0)
+    mailboxes.commands("b", "other", pair, lambda topic, key: 0, 0.0)
+    mailboxes.forget("a")
+    assert isinstance(mailboxes.commands("c", "o", pair, lambda topic, key: 0, 0.0), Applied)
+
+
 def test_a_withdrawn_right_ends_the_subscriptions_of_its_owner_and_drops_their_messages() -> None:
     hub = Hub()
     hub.commands(1, "+t", "+u")
     hub.commands(1, "+t", subscriber="s2", owner="o2")
     hub.publish(1, "t")
     hub.publish(2, "u")
-    assert hub.mailboxes.withdraw("o", "t", 0) == []
+    assert hub.mailboxes.withdraw("s", {"t"}, 0) == []
     assert ids(hub.poll()) == [2]
     assert ids(hub.poll(subscriber="s2", owner="o2")) == [1]
-    assert hub.mailboxes.withdraw("o", "unknown", 0) == []
+    assert hub.mailboxes.withdraw("s", {"unknown"}, 0) == []
+    assert hub.mailboxes.withdraw("unknown", {"t"}, 0) == []
 
 
 def test_without_polls_a_held_one_is_answered_and_then_the_subscriber_forgotten() -> None:
