@@ -88,7 +88,8 @@ def _as_tnetstring(value: object) -> object:
     if isinstance(value, list):
         return [_as_tnetstring(element) for element in value]
     if isinstance(value, dict):
-        return {_as_tnetstring(name): _as_tnetstring(element) for name, element in value.items()}
+        # The library writes the last member of a dictionary first, and headers have an order.
+        return {_as_tnetstring(name): _as_tnetstring(element) for name, element in reversed(value.items())}
     return value
 
 
