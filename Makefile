@@ -17,7 +17,7 @@ WAITING := -n $(if $(filter auto,$(JOBS)),$(shell echo $$((3 * $$(getconf _NPROC
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install dev run flask django reliable chat-express chat-python quick cover test unit e2e faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark autobahn autobahn-limits bench bench-smoke bench-hub clean
+.PHONY: help install dev run flask django reliable news two-services chat-express chat-python quick cover test unit e2e faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark autobahn autobahn-limits bench bench-smoke bench-hub clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,12 @@ django: $(STAMPS)/examples ## the same with the Django example
 reliable: $(STAMPS)/examples ## SSE, long-poll and WebSocket that miss nothing, on SQLite
 	@$(BIN)/python examples/start.py reliable $(ARGS)
 
+news: $(STAMPS)/install ## a publisher and two subscribers by callback, with losses shown and repaired, on the hub
+	@$(BIN)/python examples/start.py news $(ARGS)
+
+two-services: $(STAMPS)/install ## two services that follow each other by mailboxes of their own, without a proxy
+	@$(BIN)/python examples/two_services/run.py $(ARGS)
+
 chat-express: $(STAMPS)/install examples/chat_express/node_modules/.stamp ## a chat over WebSockets with Express (apt: nodejs npm)
 	@$(BIN)/python examples/start.py chat-express $(ARGS)
 
@@ -105,7 +111,7 @@ cover: $(STAMPS)/dev ## which lines and branches the unit tests run, and whether
 	$(BIN)/python -m pytest -q $(SPLIT) --cov=gripproxy --cov=handler --cov=griphub --cov-branch --cov-report=json:$(VENV)/coverage.json --cov-report= tests/unit tests/model $(ARGS)
 	$(BIN)/python -m tests.support.coverage_gate $(VENV)/coverage.json
 
-MUTANTS := tests/faults/test_mutants.py tests/faults/test_hostile_mutants.py tests/faults/test_hub_mutants.py
+MUTANTS := tests/faults/test_mutants.py tests/faults/test_hostile_mutants.py tests/faults/test_hub_mutants.py tests/faults/test_p3sub_mutants.py tests/faults/test_mailbox_mutants.py
 
 test-mutants: $(STAMPS)/dev ## whether the fault tests notice each guarantee that is broken on purpose
 	$(BIN)/python -m pytest $(MUTANTS) $(ARGS)
@@ -152,7 +158,8 @@ test-browser: $(STAMPS)/browser ## EventSource and WebSockets in a headless brow
 	@command -v chromium >/dev/null || { echo "make test-browser: chromium not found: apt-get install chromium" >&2; exit 1; }
 	$(BIN)/python -m pytest tests/browser $(ARGS)
 
-test-clients: $(STAMPS)/dev $(NODE_MODULES) ## the GRIP client libraries for Node and Python (apt: nodejs npm)
+test-clients: $(STAMPS)/dev $(NODE_MODULES) ## the GRIP client libraries, and receivers of callbacks (apt: nodejs npm golang-go)
+	@command -v go >/dev/null || { echo "make test-clients: go not found: apt-get install golang-go" >&2; exit 1; }
 	$(BIN)/python -m pytest tests/clients $(ARGS)
 
 test-spark: $(STAMPS)/spark ## the Spark jobs, against DuckDB, on a cluster, killed (apt: chromium pushpin zurl)

@@ -22,7 +22,7 @@ from bench.processes import settled
 from bench.programs import BenchError
 from bench.targets import Wish
 
-__all__ = ["FULL", "PARTS", "SMOKE", "Bench", "Scale"]
+__all__ = ["FULL", "SMOKE", "STORE_PARTS", "Bench", "Scale"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,13 @@ class Scale:
         rounds: deliveries to all of them, one at a time.
         held: followers whose memory is measured.
         retained: events that the topic with retention keeps.
+        subscriptions: whose callbacks are measured.
+        replayed: stored events of each of them.
+        callbacks: a second, where they are live.
+        long: stored events of one subscription.
+        mailboxes: under a load of messages; there is a row with ten times as many as well.
+        messages: a second for all mailboxes.
+        keys: that each mailbox follows, where there are many.
         settle: greatest wait for the memory to change no more, in seconds.
         peers: whether peers are measured.
         keep: whether all rows have the same running service, instead of a fresh one each.
@@ -53,6 +60,13 @@ class Scale:
     rounds: int = 20
     held: int = 5000
     retained: int = 20_000
+    subscriptions: int = 200
+    replayed: int = 300
+    callbacks: int = 6000
+    long: int = 1_000_000
+    mailboxes: int = 200
+    messages: int = 50_000
+    keys: int = 1000
     settle: float = 3.0
     peers: bool = True
     keep: bool = False
@@ -68,6 +82,13 @@ SMOKE = Scale(
     rounds=3,
     held=100,
     retained=1000,
+    subscriptions=20,
+    replayed=20,
+    callbacks=200,
+    long=1000,
+    mailboxes=20,
+    messages=1000,
+    keys=100,
     settle=0.5,
     peers=False,
     keep=True,
@@ -442,7 +463,7 @@ def _held_back(store: pathlib.Path) -> Iterator[None]:
         yield
 
 
-PARTS: Mapping[str, Callable[[Bench], None]] = {
+STORE_PARTS: Mapping[str, Callable[[Bench], None]] = {
     "publish": publish,
     "batch": batches,
     "history": history,

@@ -7,14 +7,16 @@ import http.client
 import json
 import pathlib
 import re
+import shutil
+import subprocess
 from collections.abc import Iterable
 
 from bench.hub_load import Posted, Poster, batch, request
-from bench.processes import pss_kb
+from bench.processes import cpu_seconds, pss_kb
 from bench.programs import BenchError
 from bench.targets import GripProxy, Wish
 
-__all__ = ["PREFIX", "HubProxy", "role"]
+__all__ = ["KEY", "PREFIX", "HubProxy", "role"]
 
 PREFIX = "/hub"
 """Path under which the route has the hub."""
@@ -23,6 +25,12 @@ FILL_BATCH = 1000
 """Events of a batch that fills a topic: the most that a request may have."""
 
 FILL_CONNECTIONS = 4
+
+KEY = "a key of the benchmark with 32 bytes or more"
+"""Key that verifies tokens: subscriptions need an owner."""
+
+CERTIFICATE = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=bench"
+"""Arguments of ``openssl`` for a certificate and its key."""
 
 
 class HubProxy(GripProxy):
@@ -49,13 +57,32 @@ class HubProxy(GripProxy):
         """
         commands = super().commands(wish)
         config = self.folder / "gripproxy.conf"
-        lines = f"[hub]\nstore={self.store}\nhub_anonymous=all\nhub_sync=full\n"
+        lines = (
+            f"[hub]\nstore={self.store}\nhub_anonymous=all\nhub_sync=full\nhub_key={KEY}\ncallback_allow=127.0.0.0/8\n"
+            # One owner has all mailboxes that are measured.
+            "mailboxes_per_owner_max=20000\nkeys_per_owner_max=5000000\n"
+        )
+        if self._make_certificate():
+            lines += "callback_ca=callback.crt\n"
         text = config.read_text()
         head = re.search(r"^\[hub\]\n", text, re.MULTILINE)
         config.write_text(text.replace(head[0], lines, 1) if head else f"{text}\n{lines}")
         routes = self.folder / "routes"
         routes.write_text(f"*,path_beg={PREFIX} hub\n{routes.read_text()}")
         return commands
+
+    @property
+    def has_certificate(self) -> bool:
+        """True if the folder has a certificate for callbacks over TLS."""
+        return (self.folder / "callback.crt").exists()
+
+    def _make_certificate(self) -> bool:
+        program = shutil.which("openssl")
+        if program is None:
+            return False
+        files = ["-keyout", str(self.folder / "callback.key"), "-out", str(self.folder / "callback.crt")]
+        command = [program, *CERTIFICATE.split(), "-addext", "subjectAltName=IP:127.0.0.1", *files]
+        return subprocess.run(command, capture_output=True).returncode == 0
 
     def start(self, wish: Wish) -> None:
         super().start(wish)
@@ -101,7 +128,14 @@ class HubProxy(GripProxy):
         return f"/topics/{name}/events"
 
     def poster(
-        self, path: str, body: bytes, *, connections: int, content_type: str = "text/plain", direct: bool = False
+        self,
+        path: str,
+        body: bytes,
+        *,
+        connections: int,
+        content_type: str = "text/plain",
+        direct: bool = False,
+        keys: int = 10_000,
     ) -> Poster:
         """Return a publisher, to be closed.
 
@@ -111,9 +145,10 @@ class HubProxy(GripProxy):
             connections: how many.
             content_type: media type of the content.
             direct: to the hub's own socket instead of the proxy.
+            keys: number of different keys.
         """
         message = request(path if direct else PREFIX + path, body, content_type=content_type)
-        return Poster(self.programs, self.socket if direct else self.port, message, connections=connections)
+        return Poster(self.programs, self.socket if direct else self.port, message, connections=connections, keys=keys)
 
     def fill(self, path: str, number: int) -> Posted:
         """Publish events in large batches.
@@ -140,16 +175,26 @@ class HubProxy(GripProxy):
 
     def memory_by_role(self) -> dict[str, int]:
         """Return the memory of the processes, in KB, added up by their roles."""
-        found: dict[str, int] = {}
+        return {name: pss_kb(pids) for name, pids in self._pids_by_role().items()}
+
+    def cpu_of(self, name: str) -> float:
+        """Return the processor time of the processes with a role, in seconds.
+
+        Args:
+            name: of the role.
+        """
+        return cpu_seconds(self._pids_by_role().get(name, ()))
+
+    def _pids_by_role(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
         for pid in self.pids():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-                name = role(words)
-                found[name] = found.get(name, 0) + pss_kb([pid])
+                found.setdefault(role(words), []).append(pid)
         return found
 
 
-ROLES = ("worker", "handler", "hub", "writer_process", "reader_process")
+ROLES = ("worker", "handler", "hub", "writer_process", "reader_process", "sender_process")
 
 
 def role(words: Iterable[str]) -> str:

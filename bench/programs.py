@@ -15,7 +15,7 @@ from typing import Any
 __all__ = ["BenchError", "Program", "build"]
 
 SOURCES = pathlib.Path(__file__).resolve().parent / "native"
-NAMES = ("crowd", "publisher", "poster", "origin", "loop")
+NAMES = ("crowd", "publisher", "poster", "receiver", "origin", "loop")
 
 
 class BenchError(Exception):

@@ -1,6 +1,6 @@
 """Start an example with one command: its backend, and gripproxy in front of it.
 
-    python examples/start.py demo      (or flask, django, reliable, chat-express, chat-python)
+    python examples/start.py demo      (or flask, django, reliable, news, chat-express, chat-python)
 
 A backend is an ordinary web server. It learns from the environment where to listen (``PORT``) and where and with which
 key to reach gripproxy (``GRIP_URL`` over HTTP, ``GRIP_ZMQ_URL`` over ZeroMQ); everything else is the example's own.
@@ -58,6 +58,12 @@ hub_anonymous=all
 ballast=0
 """
 
+CALLBACKS_CONF = """\
+hub_key={hub_key}
+callback_allow=127.0.0.0/8
+callback_pause=0.5
+"""
+
 
 @dataclasses.dataclass(frozen=True)
 class Example:
@@ -69,6 +75,8 @@ class Example:
     """Properties of the route's target, each with its comma."""
     hub: bool = False
     """Whether there is a hub at /hub/, with a store in the temporary folder and without access control."""
+    callbacks: bool = False
+    """Whether the hub pushes to programs on this machine, whose owners have tokens; ``HUB_KEY`` signs them."""
 
 
 CHAT = """\
@@ -122,6 +130,20 @@ EXAMPLES = {
   a WebSocket           ws://localhost:{port}/ws
   let a process die     kill -9 its id, which stands in the log above, and post on""",
         target=",over_http",
+    ),
+    "news": Example(
+        ("news/app.py",),
+        """\
+  in a browser          http://localhost:{port}/
+  publish a line        curl -d 'hello' http://localhost:{port}/publish
+  lose pushes           curl -X POST http://localhost:{port}/readers/one/lossy
+  switch one off        curl -X POST http://localhost:{port}/readers/one/off
+  and on again          curl -X POST http://localhost:{port}/readers/one/on
+  all figures           curl http://localhost:{port}/state
+  the hub in a shell    export GRIPPROXY_HUB_URL=http://localhost:{port}/hub
+                        .venv/bin/gripproxy hub follow news --after 0""",
+        hub=True,
+        callbacks=True,
     ),
     "chat-express": Example(("chat_express/app.mjs",), CHAT.replace("{channel}", "chat-express"), target=",over_http"),
     "chat-python": Example(("chat_python/app.py",), CHAT.replace("{channel}", "chat-python"), target=",over_http"),
@@ -182,8 +204,9 @@ def _start(
     for name in ("port", "control_port", "backend_port"):
         _check_free(int(options[name]), "--" + name.replace("_", "-"))
     key = secrets.token_urlsafe(32)  # of this run: no other process can sign requests to the backend with it
-    conf = CONF + HUB_CONF if example.hub else CONF
-    (folder / "gripproxy.conf").write_text(conf.format(folder=folder, key=key, **options))
+    hub_key = secrets.token_urlsafe(32)
+    conf = CONF + (HUB_CONF if example.hub else "") + (CALLBACKS_CONF if example.callbacks else "")
+    (folder / "gripproxy.conf").write_text(conf.format(folder=folder, key=key, hub_key=hub_key, **options))
     routes = f"* 127.0.0.1:{options['backend_port']}{example.target}\n"
     (folder / "routes").write_text(routes + "*,path_beg=/hub/ hub\n" if example.hub else routes)
     environment = os.environ | {
@@ -191,6 +214,8 @@ def _start(
         "GRIP_URL": f"http://127.0.0.1:{options['control_port']}?iss=gripproxy&key={key}",
         "GRIP_ZMQ_URL": f"tcp://127.0.0.1:{options['command_port']}",
     }
+    if example.callbacks:
+        environment |= {"HUB_URL": f"http://127.0.0.1:{options['port']}/hub", "HUB_KEY": hub_key}
     script, *arguments = [part.format(**options) for part in example.command]
     program = "node" if script.endswith(".mjs") else sys.executable
     if shutil.which(program) is None:

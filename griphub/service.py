@@ -9,6 +9,7 @@ import pathlib
 import secrets
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, cast
 
 import uvloop
@@ -32,8 +33,11 @@ from griphub.api.reading import Reading
 from griphub.api.server import HubServer
 from griphub.api.server_limits import ServerLimits
 from griphub.api.snapshots import Snapshots
+from griphub.api.subscription_feed import SubscriptionBounds, SubscriptionFeed
+from griphub.api.subscriptions import SubscriptionRequests
 from griphub.api.topics import Topics
 from griphub.api.websockets import WebSockets
+from griphub.callbacks.own_addresses import own_addresses
 from griphub.mailboxes.bounds import Bounds
 from griphub.mailboxes.mailboxes import Mailboxes
 from griphub.notify.control_client import ControlAddress, ControlClient
@@ -41,12 +45,16 @@ from griphub.notify.held_channels import HeldChannels
 from griphub.notify.outbox import Outbox
 from griphub.processes.readers import ReaderOptions, ReaderPool
 from griphub.processes.retention_loop import RetentionLoop
+from griphub.processes.sender import SenderProcess
+from griphub.processes.sender_commands import SenderOptions
 from griphub.processes.writer import WriterProcess
 from griphub.processes.writer_options import WriterOptions
+from griphub.sender.address_policy import AddressPolicy
 from griphub.store.errors import StoreError, StoreProblem
 from griphub.store.event import Event
 from griphub.store.interface import StoreState
 from griphub.store.schema import Sync
+from griphub.store.subscription import Subscription
 from griphub.topics.channel_index import ChannelIndex
 from griphub.topics.event_text import Epochs, Representation
 from griphub.topics.fanout import FanOut
@@ -68,6 +76,9 @@ __all__ = ["Hub", "main"]
 
 TICK: Final = 1.0
 """Seconds between two checks of leases and of the end of rights."""
+
+MAILBOX_PAUSE: Final = 0.002
+"""Seconds between two turns of deliveries to very many mailboxes: about as long as a turn takes, for the others."""
 
 LEARNING_TIME: Final = 10.0
 """Seconds after the start in which subscriptions may be those of followers before it."""
@@ -116,6 +127,7 @@ class Hub:
         self._exits = contextlib.AsyncExitStack()
         self._context: Context | None = None
         self._feed: Feed | None = None
+        self._subscriptions: SubscriptionFeed | None = None
         self._servers: list[HubServer] = []
         self._application: HubApplication | None = None
         self._held: HeldChannels | None = None
@@ -143,7 +155,7 @@ class Hub:
             state = await self._writer.start()
             await self._readers.start()
         context = self._context = await self._compose(state, verifier)
-        feed = self._feed = Feed(context.fanout, self._counters, context.mailboxes)
+        feed = self._feed = Feed(context.fanout, self._counters, [context.mailboxes, context.subscriptions])
         following = Following(context)
         reading = Reading(context, following)
         publishing = Publishing(context, feed)
@@ -156,6 +168,7 @@ class Hub:
             Keys(context, publishing, reading),
             Snapshots(context, reading, following),
             MailboxRequests(context),
+            SubscriptionRequests(context),
             load_key(config.proxy.sig_key, base) if hub.listen else None,
         )
         self._control.start(_signer(config, base))
@@ -194,11 +207,38 @@ class Hub:
             quotas=Quotas({"ranges": Limit(hub.ranges_per_owner_max, RANGES_MAX), "topic_changes": CHANGES}),
             leases=SnapshotLeases(hub.snapshot_leases_max),
             mailboxes=self._mailbox_feed(topics, epochs),
+            subscriptions=await self._subscription_feed(topics, fanout),
+            callback_policy=AddressPolicy(hub.callback_allow, hub.callback_deny, own_addresses()),
             counters=self._counters,
             now=self._loop.time,
             wall=time.time,
             hint=self._hint,
         )
+
+    async def _subscription_feed(self, topics: TopicTable, fanout: FanOut) -> SubscriptionFeed:
+        hub = self._config.hub
+        options = SenderOptions(
+            hub.callback_allow,
+            hub.callback_deny,
+            hub.callback_ca and str(pathlib.Path(self._config.directory) / hub.callback_ca),
+            hub.callback_timeout,
+            hub.callback_tries,
+            hub.callback_pause,
+            hub.callback_pause_max,
+            hub.callbacks_max,
+            hub.callbacks_per_host_max,
+            hub.callbacks_per_owner_max,
+        )
+        bounds = SubscriptionBounds(
+            hub.subscriptions_per_topic_max, hub.subscriptions_per_owner_max, hub.subscriptions_max
+        )
+        sender = partial(SenderProcess, self._store, options, lambda: fanout.stored)
+        feed = self._subscriptions = SubscriptionFeed(topics, self._writer, sender, bounds, time.time)
+        stored: list[Subscription] = []
+        while page := await self._readers.subscriptions(stored[-1].number if stored else 0, 1000, owner=""):
+            stored += page
+        feed.open(stored)
+        return feed
 
     def _mailbox_feed(self, topics: TopicTable, epochs: Epochs) -> MailboxFeed:
         hub = self._config.hub
@@ -211,7 +251,8 @@ class Hub:
         # Mailboxes are in memory: each start of the hub is another publisher.
         mailboxes = Mailboxes(secrets.token_hex(8), bounds, hub.hub_subscriber_timeout)
         channels = MailboxChannels(hub.prefix, self._control.publish, time.time_ns() // 1000)
-        return MailboxFeed(mailboxes, channels, topics, epochs, self._loop.time, self._loop.call_soon)
+        later = partial(self._loop.call_later, MAILBOX_PAUSE)
+        return MailboxFeed(mailboxes, channels, topics, epochs, self._loop.time, later)
 
     async def _listen(self, context: Context) -> None:
         config, hub = self._config, self._config.hub
@@ -262,6 +303,8 @@ class Hub:
         if self._held is not None:
             self._held.close()
         self._control.close()
+        if self._subscriptions is not None:
+            await self._subscriptions.close()
         await self._bodies.stop()
         await self._readers.stop()
         await self._writer.stop()
@@ -304,6 +347,7 @@ class Hub:
             if held.keys.keyed:
                 context.quotas.give("ranges", held.owner)
         context.mailboxes.check()
+        context.subscriptions.check()
         now = time.time()
         for channel in self._index:
             if channel.rights_end <= now:

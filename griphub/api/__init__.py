@@ -18,6 +18,8 @@
     reading              places and ranges of requests that read
     follow               replay and live as one sequence; ``websockets`` over a WebSocket
     keys, snapshots      values of keys, and all of them at a version
+    subscriptions        standing requests by callback; ``subscription_body`` reads and writes their JSON,
+                         ``subscription_feed`` passes events to the sender, and its reports to the store
     mailboxes            commands and polls; ``mailbox_feed`` gives them events, ``mailbox_channel`` holds them
     metrics              figures for Prometheus, health
     openapi              description of the API; ``openapi_schemas`` has the bodies

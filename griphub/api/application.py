@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from griphub.access.owner import owner_key
+from griphub.access.owner import ANONYMOUS, owner_key
 from griphub.access.patterns import NONE
 from griphub.access.quota import LimitReached
 from griphub.access.rights import Right, Rights
@@ -28,6 +28,7 @@ from griphub.api.refusals import RefusalPace
 from griphub.api.request import Answer, Receiver, Reply, Request, no_body, problem_answer
 from griphub.api.server import HubConnection
 from griphub.api.snapshots import Snapshots
+from griphub.api.subscriptions import SubscriptionRequests
 from griphub.api.topics import Topics
 from griphub.api.websockets import EVENTS_TYPE, WebSockets, expired, upgrade_refused
 from griphub.store.errors import OwnerBusy, StoreError
@@ -51,7 +52,7 @@ NO_OWNER: Final = ""
 NO_TOKEN: Final = "-"
 """Owners of bodies: of requests without a token, and of WebSockets whose token is not valid."""
 
-_OF_OWNERS: Final = frozenset({"topics", "subscribers"})
+_OF_OWNERS: Final = frozenset({"topics", "subscribers", "subscriptions"})
 """First segments of paths that need a token, or rights of requests without one."""
 
 _NAMED: Final = frozenset({b"if-match", b"idempotency-key"})
@@ -70,6 +71,7 @@ class HubApplication:
         keys: requests about keys.
         snapshots: requests for snapshots.
         mailboxes: requests about mailboxes.
+        subscriptions: requests about subscriptions.
         proxy_key: key of the ``Grip-Sig`` that requests over TCP must have; None: there is no such port.
     """
 
@@ -83,6 +85,7 @@ class HubApplication:
         keys: Keys,
         snapshots: Snapshots,
         mailboxes: MailboxRequests,
+        subscriptions: SubscriptionRequests,
         proxy_key: Key | None,
     ) -> None:
         self._context = context
@@ -93,6 +96,7 @@ class HubApplication:
         self._keys = keys
         self._snapshots = snapshots
         self._mailboxes = mailboxes
+        self._subscriptions = subscriptions
         self._proxy_key = proxy_key
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -227,8 +231,11 @@ class HubApplication:
                 self._method(request, b"GET")
                 return self._snapshots.link(request, text)
             case ("subscribers", *rest):
-                reply(self._subscribers(request, tuple(rest)))
+                self._subscribers(request, tuple(rest), reply)
                 return None
+            case ("subscriptions",):
+                self._method(request, b"GET")
+                return self._subscriptions.list_own(request, self._owner_of_subscriptions(request))
             case ("openapi.json",):
                 self._method(request, b"GET")
                 reply(Answer(200, OPENAPI, "application/json"))
@@ -277,6 +284,8 @@ class HubApplication:
                 self._may(rights, "admin", name)
                 no_body(request)
                 return self._change(rights, lambda: self._topics.revoke(name, rights))
+            case ("subscriptions", *parts):
+                return self._subscription(request, name, tuple(parts), rights)
         raise Problem(404, "not-found", "there is no such path under a topic: see /openapi.json")
 
     def _ended_hold(self, request: Request, name: str, *, socket: bool) -> Answer | None:
@@ -291,24 +300,57 @@ class HubApplication:
             return self._websockets.deleted() if socket else problem_answer(self._reading.deleted())
         return None
 
-    def _subscribers(self, request: Request, rest: tuple[str, ...]) -> Answer:
+    def _subscribers(self, request: Request, rest: tuple[str, ...], reply: Reply) -> None:
         rights, mailboxes = self._rights(request), self._mailboxes
         if rights is self._context.verifier.anonymous and rights.subscribe is NONE:
             raise unauthorized("mailboxes need a token: send Authorization: Bearer TOKEN")
         match rest:
             case ():
                 self._method(request, b"GET")
-                return mailboxes.list(request, rights)
+                reply(mailboxes.list(request, rights))
             case (subscriber,):
                 self._method(request, b"DELETE")
-                return mailboxes.delete(request, subscriber, rights)
+                reply(mailboxes.delete(request, subscriber, rights))
             case (subscriber, "commands"):
                 self._method(request, b"POST")
-                return mailboxes.commands(request, subscriber, rights)
+                reply(mailboxes.commands(request, subscriber, rights))
             case (subscriber, "poll"):
                 self._method(request, b"GET")
-                return mailboxes.poll(request, subscriber, rights)
-        raise Problem(404, "not-found", "there is no such path under a subscriber: see /openapi.json")
+                mailboxes.poll(request, subscriber, rights, reply)
+            case _:
+                raise Problem(404, "not-found", "there is no such path under a subscriber: see /openapi.json")
+
+    def _subscription(
+        self, request: Request, name: str, parts: tuple[str, ...], rights: Rights
+    ) -> Coroutine[Any, Any, Answer]:
+        subscriptions, posted = self._subscriptions, request.method == b"POST"
+        match parts:
+            case ():
+                self._method(request, b"GET", b"POST")
+                act = subscriptions.make if posted else subscriptions.list
+            case (id,):
+                self._method(request, b"GET", b"DELETE")
+                act = partial(subscriptions.delete if request.method == b"DELETE" else subscriptions.get, id=id)
+            case (id, "keys"):
+                self._method(request, b"POST")
+                act = partial(subscriptions.rotate, id=id)
+            case _:
+                raise Problem(404, "not-found", "there is no such path under a subscription: see /openapi.json")
+        # Subscriptions of a topic are seen and ended by its administrator too.
+        if posted or not rights.may("admin", name):
+            self._may(rights, "subscribe", name)
+        self._authenticated(rights)
+        work = partial(act, request, self._topics.find(name), rights=rights)
+        return work() if request.method in (b"GET", b"HEAD") else self._change(rights, work)
+
+    def _owner_of_subscriptions(self, request: Request) -> Rights:
+        rights = self._rights(request)
+        self._authenticated(rights)
+        return rights
+
+    def _authenticated(self, rights: Rights) -> None:
+        if rights.owner == ANONYMOUS:
+            raise unauthorized("a subscription needs an authenticated owner: send Authorization: Bearer TOKEN")
 
     def _settings(self, request: Request, name: str, rights: Rights) -> Coroutine[Any, Any, Answer]:
         nothing_else(request.target.query)

@@ -11,8 +11,10 @@ from griphub.access.tokens import TokenVerifier
 from griphub.api.body_parser import BodyParser
 from griphub.api.commit_times import CommitTimes
 from griphub.api.mailbox_feed import MailboxFeed
+from griphub.api.subscription_feed import SubscriptionFeed
 from griphub.processes.readers import ReaderPool
 from griphub.processes.writer import WriterProcess
+from griphub.sender.address_policy import AddressPolicy
 from griphub.store.interface import StoreState
 from griphub.topics.channel_index import ChannelIndex
 from griphub.topics.event_text import Epochs
@@ -71,6 +73,8 @@ class Context:
         quotas: bounds of owners.
         leases: versions that snapshots are being read at.
         mailboxes: mailboxes, and their part of the stored events.
+        subscriptions: subscriptions, and their part of the stored events.
+        callback_policy: addresses that callbacks may lead to.
         counters: figures.
         now: monotonic time in seconds.
         wall: seconds since 1970.
@@ -90,6 +94,8 @@ class Context:
     quotas: Quotas
     leases: SnapshotLeases
     mailboxes: MailboxFeed
+    subscriptions: SubscriptionFeed
+    callback_policy: AddressPolicy
     counters: HubCounters
     now: Callable[[], float]
     wall: Callable[[], float]

@@ -66,12 +66,12 @@ class Feed:
     Args:
         fanout: makes the items.
         counters: figures.
-        listener: takes the events as well.
+        listeners: take the events as well.
     """
 
-    def __init__(self, fanout: FanOut, counters: HubCounters, listener: Listener) -> None:
+    def __init__(self, fanout: FanOut, counters: HubCounters, listeners: Sequence[Listener]) -> None:
         self._fanout = fanout
-        self._listener = listener
+        self._listeners = tuple(listeners)
         self._counters = counters
         self._loop = asyncio.get_running_loop()
         self._turn: asyncio.Handle | None = None
@@ -111,7 +111,10 @@ class Feed:
             self._wanted = max(self._wanted, last)
             self._fanout.expect(last)
             return False
-        return self._listener.wants(number) or not self._fanout.skip(number, last)
+        for listener in self._listeners:
+            if listener.wants(number):
+                return True
+        return not self._fanout.skip(number, last)
 
     def stored(self, number: int, events: Sequence[Event]) -> None:
         """Take the events of one publication.
@@ -120,8 +123,9 @@ class Feed:
             number: of their topic.
             events: all of them, in order.
         """
-        if self._listener.wants(number):
-            self._listener.take(number, events)
+        for listener in self._listeners:
+            if listener.wants(number):
+                listener.take(number, events)
         if self._fanout.add(number, events) and self._turn is None:
             self._turn = self._loop.call_soon(self._work)
 

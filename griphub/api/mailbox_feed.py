@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from functools import partial
 from typing import Final
 
 import orjson
@@ -49,7 +48,7 @@ class MailboxFeed:
         topics: all topics.
         epochs: epochs of the store.
         now: monotonic time in seconds.
-        later: calls a function in the next turn of the loop.
+        later: calls a function in a later turn of the loop, so that others have theirs before.
     """
 
     def __init__(
@@ -68,6 +67,7 @@ class MailboxFeed:
         self._now = now
         self._later = later
         self._last_check = now()
+        self._later_called = False
         self.woken = 0
         """Held polls that were woken since the start."""
         self.checked: dict[str, Rights] = {}
@@ -99,14 +99,28 @@ class MailboxFeed:
             text = event_json(event, event.prev_id, self._epochs)
             payload = b'{"sequence_id":"%d","topic":%b,"event":%b}' % (event.id, name, text)
             self._wake(self.mailboxes.publish(topic.name, event.key, event.id, payload, len(payload), now))
+        self._go_on()
 
     # --- ends
 
     def end(self, topic: str) -> None:
         """End all subscriptions to a ``topic`` that was deleted, or whose access was revoked, in several turns."""
         self._wake(self.mailboxes.delete_topic(topic, self._now()))
-        if self.mailboxes.follows(topic):
-            self._later(partial(self.end, topic))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Go on with deliveries and ends in later turns, if any are left."""
+        mailboxes = self.mailboxes
+        if not self._later_called and (mailboxes.behind or mailboxes.ending):
+            self._later_called = True
+            self._later(self._do_more)
+
+    def _do_more(self) -> None:
+        self._later_called = False
+        # One of them, to bound the turn.
+        work = self.mailboxes.deliver if self.mailboxes.behind else self.mailboxes.end_more
+        self._wake(work(self._now()))
+        self._go_on()
 
     def withdraw(self, subscriber: str, topics: Container[str]) -> None:
         """End the subscriptions of a subscriber to topics that it may not read any more.
@@ -129,7 +143,7 @@ class MailboxFeed:
         if not self.mailboxes.forget(subscriber):
             return False
         self.checked.pop(subscriber, None)
-        if self.channels.position(subscriber) is not None:
+        if self.channels.has(subscriber):
             # Repeated, the poll gets 404.
             self.channels.wake(subscriber)
             self.channels.forget(subscriber)

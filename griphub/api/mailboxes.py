@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 import orjson
@@ -11,12 +12,14 @@ from griphub.access.rights import Rights
 from griphub.api.context import Context
 from griphub.api.follow import channels_of
 from griphub.api.json_document import load_json
+from griphub.api.mailbox_channel import Repeated
 from griphub.api.mailbox_feed import reply_body
-from griphub.api.problem import conflict, limited, not_found, too_large
-from griphub.api.query import nothing_else, poll_query
-from griphub.api.request import Answer, Request, no_body
+from griphub.api.poll_pace import PollPace
+from griphub.api.problem import Problem, conflict, limited, not_found, too_large
+from griphub.api.query import PollQuery, nothing_else, poll_query
+from griphub.api.request import Answer, Reply, Request, no_body, problem_answer
 from griphub.mailboxes.bounds import MailboxLimit
-from griphub.mailboxes.commands import TooManyCommands, check_subscriber, parse_commands
+from griphub.mailboxes.commands import BadCommands, TooManyCommands, check_subscriber, parse_commands
 from griphub.mailboxes.decisions import Applied, Conflict, Forbidden, Hold, Unknown
 
 __all__ = ["BATCH_MAX", "MailboxRequests"]
@@ -36,6 +39,8 @@ class MailboxRequests:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        loop = asyncio.get_running_loop()
+        self._pace = PollPace(context.now, loop.call_later)
 
     def commands(self, request: Request, subscriber: str, rights: Rights) -> Answer:
         """Answer ``POST /subscribers/S/commands``.
@@ -62,13 +67,19 @@ class MailboxRequests:
             batch = parse_commands(load_json(request.body, "the body"))
         except TooManyCommands as error:
             raise too_large(str(error), "commands", error.limit) from error
+        except BadCommands as error:
+            extra = None if error.command is None else {"command": error.command}
+            raise Problem(400, "bad-request", str(error), extra) from error
         context = self._context
         feed = context.mailboxes
 
         def last_id(topic: str, key: str | None) -> int | None:
-            if context.topics.named(topic) is None or not rights.may("subscribe", topic):
+            known = context.topics.named(topic)
+            if known is None or not rights.may("subscribe", topic):
                 return None
-            return context.fanout.added
+            # Events reach the fan-out in the turn in which they reach the mailboxes.
+            added = context.fanout.last(known.number)
+            return known.last if added is None else added
 
         try:
             decision = feed.mailboxes.commands(subscriber, owner, batch, last_id, context.now())
@@ -85,43 +96,60 @@ class MailboxRequests:
         document = {
             "publisher_id": decision.publisher_id,
             "sequence": decision.sequence,
+            "epoch": self._context.epochs.current.decode(),
             "last_ids": [None if id is None else cursor(id) for id in decision.last_ids],
             "repeated": decision.repeated,
         }
         return orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
 
-    def poll(self, request: Request, subscriber: str, rights: Rights) -> Answer:
+    def poll(self, request: Request, subscriber: str, rights: Rights, reply: Reply) -> None:
         """Answer ``GET /subscribers/S/poll``: messages, or a hold.
 
         Args:
             request: the request.
             subscriber: name of the subscriber.
             rights: of the caller.
-
-        Returns:
-            The answer.
+            reply: called once with the answer, a moment later if the mailbox is busy.
 
         Raises:
-            Problem: the request is refused; 404, there is no such subscriber.
+            Problem: the request is refused.
         """
         query = poll_query(request.target.query)
         no_body(request)
+        feed = self._context.mailboxes
+        owner = owner_key(rights.owner)
+        qualified = feed.mailboxes.name_of(_qualified(owner, subscriber))
+
+        def carry_out() -> None:
+            try:
+                answer = self._polled(request, qualified, rights, query)
+            except Problem as problem:
+                answer = problem_answer(problem)
+            reply(answer)
+
+        def give_up() -> None:
+            reply(Answer(200, feed.empty(qualified), headers=[*_NO_STORE]))
+
+        self._pace.begin(owner, qualified, carry_out, give_up)
+
+    def _polled(self, request: Request, subscriber: str, rights: Rights, query: PollQuery) -> Answer:
         context = self._context
         feed, owner = context.mailboxes, owner_key(rights.owner)
-        name, subscriber = subscriber, _qualified(owner, subscriber)
-        if self._is_older(request, subscriber):
+        repeated = self._repeated(request, subscriber)
+        if repeated is Repeated.OLDER:
             return Answer(200, feed.empty(subscriber), headers=[*_NO_STORE])
         self._check_rights(subscriber, owner, rights)
         decision = feed.mailboxes.poll(subscriber, owner, query.processed, query.publisher_id, context.now())
         if isinstance(decision, Unknown):
             raise not_found(
-                f"there is no subscriber {name!r}: begin with commands, sequence 1, and read missed events from"
-                " the history of their topics"
+                f"there is no subscriber {_plain(subscriber, owner)!r}: begin with commands, sequence 1, and read"
+                " missed events from the history of their topics"
             )
         assert not isinstance(decision, Forbidden), "each owner has names of its own"
-        if decision.older is not None:
+        if decision.older is not None and repeated is Repeated.NOT:
             feed.channels.answer(subscriber, feed.empty(subscriber))
         if not isinstance(decision, Hold):
+            self._pace.replied(owner, subscriber)
             return Answer(200, reply_body(decision.reply, context.epochs), headers=[*_NO_STORE])
         channel, position = feed.channels.hold(subscriber)
         wait = query.wait
@@ -135,14 +163,13 @@ class MailboxRequests:
         ]
         return Answer(200, feed.empty(subscriber), headers=[*_NO_STORE, *hold])
 
-    def _is_older(self, request: Request, subscriber: str) -> bool:
-        """Return whether the proxy repeats a held poll after the subscriber has begun a newer one."""
+    def _repeated(self, request: Request, subscriber: str) -> Repeated:
+        """Return whether the proxy repeats a poll of a subscriber while one is held."""
         feed = self._context.mailboxes
         if feed.mailboxes.held(subscriber) is None:
-            return False
+            return Repeated.NOT
         lines = [value for name, value in request.headers if name == b"grip-last"]
-        channel, position = feed.channels.hold(subscriber)
-        return any(name == channel and last != str(position) for name, last in channels_of(lines))
+        return feed.channels.repeated(subscriber, channels_of(lines)) if lines else Repeated.NOT
 
     def _check_rights(self, subscriber: str, owner: str, rights: Rights) -> None:
         """End the subscriptions for which a caller with another token than before has no right."""
@@ -172,9 +199,10 @@ class MailboxRequests:
         nothing_else(request.target.query)
         owner = owner_key(rights.owner)
         summaries = self._context.mailboxes.mailboxes.summaries(owner, self._context.now())
-        start = len(_qualified(owner, "s")) - 1
         document = {
-            "subscribers": [{**summary._asdict(), "subscriber": summary.subscriber[start:]} for summary in summaries]
+            "subscribers": [
+                {**summary._asdict(), "subscriber": _plain(summary.subscriber, owner)} for summary in summaries
+            ]
         }
         return Answer(200, orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE), headers=[*_NO_STORE])
 
@@ -210,3 +238,13 @@ def _qualified(owner: str, subscriber: str) -> str:
     """
     check_subscriber(subscriber)
     return f"{len(owner)}:{owner}{subscriber}"
+
+
+def _plain(subscriber: str, owner: str) -> str:
+    """Return the name that an owner has chosen.
+
+    Args:
+        subscriber: name with its owner.
+        owner: key of the owner.
+    """
+    return subscriber[len(f"{len(owner)}:{owner}") :]

@@ -14,6 +14,8 @@ from griphub.api.request import Answer, Request, problem_answer
 from griphub.api.server import HubConnection
 from griphub.notify.control_client import ControlClient
 from griphub.notify.outbox import Outbox
+from griphub.sender.delivery_states import State
+from griphub.sender.failure_class import FailureClass
 
 __all__ = ["HubMetrics", "MetricsApplication"]
 
@@ -21,6 +23,23 @@ TOPICS_MAX: Final = 100
 """Topics with figures of their own: those with the most events; the others are one sum."""
 
 TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+_SENDER_TOTALS: Final = (
+    ("callbacks_delivered", "Events that callbacks have acknowledged", "delivered"),
+    ("callback_challenges", "Challenges sent to callbacks", "challenges"),
+    ("callbacks_aborted", "Requests aborted since their subscription was deleted", "aborted"),
+    ("callbacks_repeated", "Requests repeated after a fault of this machine", "ours"),
+)
+"""Names, texts and figures of the sender's counters."""
+
+_SENDER_GAUGES: Final = (
+    ("callbacks_running", "Requests to callbacks under way, and pages being read for them", "running"),
+    ("callbacks_waiting", "Subscriptions that wait for a place among the requests", "waiting"),
+    ("callback_bytes", "Bytes of events that wait for their delivery", "memory"),
+    ("callback_connections", "Connections to callbacks", "connections"),
+)
+"""Names, texts and figures of the sender's gauges."""
 
 
 class HubMetrics:
@@ -80,6 +99,7 @@ class HubMetrics:
         for name, text, value in gauges:
             yield GaugeMetricFamily(f"gripproxy_hub_{name}", text, value=value)
         yield self._answers()
+        yield from self._subscriptions()
         yield self._topics()
         yield self._commits()
 
@@ -88,6 +108,29 @@ class HubMetrics:
         for status, count in sorted(self._context.counters.answers.items()):
             family.add_metric([str(status)], count)
         return family
+
+    def _subscriptions(self) -> Iterator[Metric]:
+        """Yield the figures of subscriptions. Those of the sender begin at 0 with each of its processes."""
+        feed = self._context.subscriptions
+        states = GaugeMetricFamily("gripproxy_hub_subscriptions", "Subscriptions by state", labels=["state"])
+        counted = feed.states()
+        for state in State:
+            if state is not State.CANCELLED:
+                name = state.name.lower()
+                states.add_metric([name], counted[name])
+        yield states
+        figures = feed.sender.figures
+        for name, text, figure in _SENDER_TOTALS:
+            yield CounterMetricFamily(f"gripproxy_hub_{name}", text, value=figures.get(figure, 0))
+        yield CounterMetricFamily(
+            "gripproxy_hub_sender_restarts", "Processes of the sender after the first", value=feed.sender.restarts
+        )
+        for name, text, figure in _SENDER_GAUGES:
+            yield GaugeMetricFamily(f"gripproxy_hub_{name}", text, value=figures.get(figure, 0))
+        failures = CounterMetricFamily("gripproxy_hub_callback_failures", "Failed requests by class", labels=["class"])
+        for failure in FailureClass:
+            failures.add_metric([failure.value], figures.get(f"failed {failure.value}", 0))
+        yield failures
 
     def _topics(self) -> Metric:
         """Return events by topic: the busiest ones, and the sum of the others."""

@@ -11,6 +11,7 @@ from griphub.api.openapi_schemas import SCHEMAS, Schema, reference
 from griphub.api.problem import MEDIA_TYPE, STATUSES, TITLES, ProblemName
 from griphub.api.publish_body import BATCH_TYPE
 from griphub.api.query import LIMIT_MAX, SEQUENCE_MAX, TOKEN_PARAMETER, TOPICS_DEFAULT, TOPICS_MAX, WAIT_MAX
+from griphub.api.subscription_body import ID_MAX, LIST_DEFAULT, LIST_MAX, NUMBER_MAX
 from griphub.mailboxes.commands import SUBSCRIBER_MAX
 from griphub.topics.names import IDEMPOTENCY_KEY_MAX, KEY_MAX, PROJECT_NAME_MAX
 from griphub.topics.ranges import BOUND_MAX
@@ -98,6 +99,23 @@ PARAMETERS: Final[dict[str, Schema]] = {
     ),
     "publisher-id": _parameter(
         "publisher_id", "query", "`publisher_id` of the last answer: under another one nothing is acknowledged."
+    ),
+    "subscription": _parameter(
+        "subscription",
+        "path",
+        "Id of a subscription, percent-decoded once, chosen by the subscriber.",
+        {"type": "string", "minLength": 1, "maxLength": ID_MAX},
+    ),
+    "subscription-owner": _parameter(
+        "owner",
+        "query",
+        "Key of the subscription's owner, for one that may administer the topic; the caller by default.",
+    ),
+    "subscriptions-after": _parameter(
+        "after", "query", "Number behind which the list begins, as `next` names it.", _integer(0, NUMBER_MAX, 0)
+    ),
+    "subscriptions-limit": _parameter(
+        "limit", "query", "Greatest number of subscriptions.", _integer(1, LIST_MAX, LIST_DEFAULT)
     ),
     "version": _parameter("version", "query", "Cursor of the version; the newest by default.", _CURSOR),
     "topics-after": _parameter("after", "query", "Name behind which the list begins."),
@@ -359,6 +377,72 @@ def _key_paths() -> Schema:
     }
 
 
+def _subscription_paths() -> Schema:
+    refused: tuple[ProblemName, ...] = (*_TOPIC_PROBLEMS, "limit")
+    return {
+        "/subscriptions": {
+            "get": _operation(
+                "listOwnSubscriptions",
+                "List the caller's subscriptions of all topics",
+                ("subscriptions-after", "subscriptions-limit"),
+                {"200": _answer("Subscriptions.", _json("SubscriptionList"))},
+                ("bad-request", "unauthorized", "unavailable", "limit"),
+            ),
+        },
+        "/topics/{topic}/subscriptions": {
+            "post": _operation(
+                "makeSubscription",
+                "Have the events of a topic sent to a callback, or prolong that",
+                ("topic",),
+                {
+                    "200": _answer(
+                        "It was there with equal parameters; its rights are prolonged, and if it rested it goes on.",
+                        _json("Subscription"),
+                    ),
+                    "201": _answer(
+                        "Made; the callback is challenged before the first event.", _json("SignedSubscription")
+                    ),
+                },
+                (*refused, "conflict", "gone", "too-large", "full"),
+                {"required": True, "content": _json("SubscriptionRequest")},
+            ),
+            "get": _operation(
+                "listSubscriptions",
+                "List the caller's subscriptions of a topic; an administrator's list has those of all owners",
+                ("topic", "subscriptions-after", "subscriptions-limit"),
+                {"200": _answer("Subscriptions.", _json("SubscriptionList"))},
+                refused,
+            ),
+        },
+        "/topics/{topic}/subscriptions/{subscription}": {
+            "get": _operation(
+                "readSubscription",
+                "Read a subscription and the state of its delivery",
+                ("topic", "subscription", "subscription-owner"),
+                {"200": _answer("The subscription.", _json("Subscription"))},
+                refused,
+            ),
+            "delete": _operation(
+                "deleteSubscription",
+                "Delete a subscription; after the answer no request with its id begins",
+                ("topic", "subscription", "subscription-owner"),
+                {"204": _answer("There is none now.")},
+                (*refused, "full"),
+            ),
+        },
+        "/topics/{topic}/subscriptions/{subscription}/keys": {
+            "post": _operation(
+                "rotateSigningKey",
+                "Sign with a new key; the one before signs too for a day",
+                ("topic", "subscription"),
+                {"200": _answer("The subscription with its new key.", _json("SignedSubscription"))},
+                (*refused, "too-large", "full"),
+                {"content": _json("SigningKeyRequest")},
+            )
+        },
+    }
+
+
 def _mailbox_paths() -> Schema:
     return {
         "/subscribers": {
@@ -445,7 +529,14 @@ def openapi_document() -> dict[str, Any]:
         # Relative to this document: the prefix is that of the proxy's route.
         "servers": [{"url": "."}],
         "security": [{"bearer": []}, {"cookie": []}, {"token": []}, {}],
-        "paths": {**_topic_paths(), **_event_paths(), **_key_paths(), **_mailbox_paths(), **_link_paths()},
+        "paths": {
+            **_topic_paths(),
+            **_event_paths(),
+            **_key_paths(),
+            **_subscription_paths(),
+            **_mailbox_paths(),
+            **_link_paths(),
+        },
         "components": {
             "schemas": SCHEMAS,
             "parameters": PARAMETERS,

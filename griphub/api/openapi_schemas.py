@@ -6,8 +6,12 @@ from typing import Any, Final
 
 from griphub.api.problem import STATUSES, URN
 from griphub.api.publish_body import DEFAULT_LIMITS
+from griphub.api.subscription_body import ID_MAX
 from griphub.api.topic_body import AGE_MAX, AGE_MIN, COUNT_MAX, PROGRESS_MAX, PROGRESS_MIN, STORES
 from griphub.mailboxes.commands import COMMANDS_MAX
+from griphub.sender.callback import URL_MAX
+from griphub.sender.delivery_states import RestReason, State
+from griphub.sender.failure_class import FailureClass
 from griphub.topics.names import (
     ATTRIBUTES_MAX,
     CONTENT_TYPE_MAX,
@@ -91,6 +95,38 @@ _SETTINGS: Final[dict[str, Schema]] = {
 
 def _or_null(members: dict[str, Schema]) -> dict[str, Schema]:
     return {name: {"anyOf": [schema, {"type": "null"}]} for name, schema in members.items()}
+
+
+_SUBSCRIPTION_ID: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": ID_MAX}
+_SIGNING_KEY: Final[Schema] = {
+    "type": "string",
+    "pattern": "^whsec_[A-Za-z0-9+/]+={0,2}$",
+    "description": "base64 of 24 to 64 bytes, as Standard Webhooks have it",
+}
+_FAILURE: Final[Schema] = {"enum": [each.value for each in FailureClass]}
+_DELIVERY: Final[dict[str, Schema]] = {
+    "subscription_id": _SUBSCRIPTION_ID,
+    "topic": {"type": "string", "minLength": 1, "maxLength": PROJECT_NAME_MAX},
+    "callback": {"type": "string", "format": "uri", "maxLength": URL_MAX, "description": "URL in its normal form"},
+    "state": {"enum": [each.name.lower() for each in State if each is not State.CANCELLED]},
+    "position": {**reference("Cursor"), "description": "all events up to there were delivered"},
+    "newest": {**reference("Cursor"), "description": "cursor of the topic's last event; 0 for none"},
+    "lag": {"type": "number", "minimum": 0, "description": "seconds since the event under delivery was stored"},
+    "failures": {
+        "type": "object",
+        "propertyNames": _FAILURE,
+        "additionalProperties": {"type": "integer", "minimum": 1},
+        "description": "failed requests by class, since the sender of the hub started",
+    },
+    "delivered": {"type": "integer", "minimum": 0, "description": "acknowledged events since then"},
+    "in_flight": {"type": "boolean", "description": "whether a request is under way"},
+    "created": reference("Time"),
+    "rights_end": {**reference("Time"), "description": "it rests then, unless it is made again before"},
+}
+_RESTING: Final[dict[str, Schema]] = {
+    "reason": {"enum": [each.value for each in RestReason], "description": "of its rest; missing if it does not rest"},
+    "failure": {**_FAILURE, "description": "class of the last failure; missing after a success"},
+}
 
 
 SCHEMAS: Final[dict[str, Schema]] = {
@@ -232,6 +268,37 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "next": {"type": ["string", "null"], "description": "`after` of the next list; null after the last"},
         }
     ),
+    "SubscriptionRequest": _object(
+        {
+            "subscription_id": {**_SUBSCRIPTION_ID, "description": "chosen by the subscriber; at most 255 bytes"},
+            "callback": {"type": "string", "format": "uri", "maxLength": URL_MAX},
+        },
+        {
+            "after": {**reference("Cursor"), "description": "place behind which it begins; 0 is the beginning"},
+            "since": {**reference("Time"), "description": "time behind which it begins, with a zone"},
+            "signing_key": {**_SIGNING_KEY, "description": "made by the hub if it is missing"},
+        },
+        oneOf=[{"required": ["after"]}, {"required": ["since"]}],
+    ),
+    "SigningKeyRequest": _object({}, {"signing_key": _SIGNING_KEY}),
+    "Subscription": _object(
+        _DELIVERY, {**_RESTING, "owner": {"type": "string", "description": "for an administrator of the topic"}}
+    ),
+    "SignedSubscription": _object(
+        {**_DELIVERY, "signing_key": _SIGNING_KEY},
+        _RESTING,
+        description="only this answer has the key; if it is lost, POST …/keys makes another",
+    ),
+    "SubscriptionList": _object(
+        {"subscriptions": {"type": "array", "items": reference("Subscription")}},
+        {
+            "next": {
+                "type": "string",
+                "pattern": "^[0-9]+$",
+                "description": "`after` of the next list; missing in the last",
+            }
+        },
+    ),
     "CommandBatch": _object(
         {
             "sequence": {"type": "integer", "minimum": 1, "description": "1 for the first batch, then one more each"},
@@ -248,11 +315,15 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {
             "publisher_id": {"type": "string"},
             "sequence": {"type": "integer", "minimum": 1},
+            "epoch": {
+                "type": "string",
+                "description": "current epoch of the store: a place of an earlier one may lie beyond a restore",
+            },
             "last_ids": {
                 "type": "array",
                 "items": _NULLABLE_CURSOR,
-                "description": "for each subscribe: later events come to the mailbox, those up to it are in the"
-                " history; null: refused, there is no such topic or no right to it",
+                "description": "for each subscribe the last event of its topic: later events come to the mailbox, those"
+                " up to it are in the history; null: refused, there is no such topic or no right to it",
             },
             "repeated": {"type": "boolean", "description": "whether an earlier request has carried it out"},
         }
@@ -313,6 +384,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "last_cursor": reference("Cursor"),
             "limit": {"type": "string", "description": "413, 429: name of the limit"},
             "max": {"type": "integer", "description": "413, 429: value of the limit"},
+            "command": {"type": "integer", "minimum": 0, "description": "400: place of the wrong command in its batch"},
         },
         closed=False,
         description="RFC 9457",

@@ -149,6 +149,8 @@ class Topics:
         await context.writer.delete_topic(name, owner=owner_key(rights.owner))
         context.mailboxes.end(topic.name)
         context.topics.remove(topic.number)
+        context.fanout.forget(topic.number)
+        context.subscriptions.end(topic.number)
         for held in context.index.of_topic(topic.number):
             for channel in list(held.channels.values()):
                 context.hint(channel.name)
@@ -175,6 +177,7 @@ class Topics:
         context.topics.set(replace(topic, access=raised.access))
         # Clients that still have the right subscribe again.
         context.mailboxes.end(topic.name)
+        context.subscriptions.revoke(topic.number)
         for held in context.index.of_topic(topic.number):
             for channel in held.channels.values():
                 context.hint(channel.name)

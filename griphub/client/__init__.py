@@ -14,9 +14,13 @@
     snapshot     the last event of each key at a version
     subscription_state   decisions of a subscriber with pushes and polls: its ``subscription_actions``,
                  ``subscription_places`` and ``countdown``
+    subscriber           events of a topic by callback and by polls: its ``subscription_requests``,
+                 ``subscription_standing``, ``subscriber_counts``, ``subscriber_file`` and ``pending_events``
+    push_receiver        requests to its callback: signatures (``webhook_signature``), challenges, bounds
+    push_server          a server for it on a port of its own
     mailbox_state        decisions of a mailbox's subscriber: its ``mailbox_actions``, ``mailbox_answers``,
                  ``mailbox_places``, ``mailbox_history`` and ``attempts``
 
-``batch``, ``event``, ``event_stream``, ``received``, ``retry`` and the states are sans-I/O; ``connection`` is the
-only module that needs aiohttp.
+``batch``, ``event``, ``event_stream``, ``received``, ``retry`` and the states are sans-I/O; ``connection``,
+``subscriber``, ``push_server`` and ``push_receiver`` need aiohttp.
 """

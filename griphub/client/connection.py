@@ -1,4 +1,4 @@
-"""Connection to a hub over HTTP: one request and its answer, or a stream. The only module that needs aiohttp."""
+"""Connection to a hub over HTTP: one request and its answer, or a stream."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from griphub.client.retry import retry_after
 
 __all__ = ["ANSWER_MAX", "HubConnection", "StreamResponse", "Token"]
 
-ANSWER_MAX: Final = 32 * 1024 * 1024
-"""Bytes of an answer that is read as a whole: a page with one event of 10 MB fits, in base64 too."""
+ANSWER_MAX: Final = 64 * 1024 * 1024
+"""Bytes of an answer that is read as a whole: a page with one event of 10 MB fits, also of control characters, each of
+which has six bytes in JSON."""
 
 REQUEST_TIMEOUT: Final = 30.0
 """Seconds of one attempt, from connecting to the end of the answer."""

@@ -107,8 +107,8 @@ class Mailbox:
         self._tasks: set[asyncio.Task[None]] = set()
         self._commands_task: asyncio.Task[None] | None = None
         self._poll_task: asyncio.Task[None] | None = None
-        self._read_pair: Pair | None = None
-        """Subscription whose history was begun last: its events may wait."""
+        self._read_pairs: frozenset[Pair] = frozenset()
+        """Subscriptions whose histories were begun last: their events may wait."""
         self._reading: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._begun = False
@@ -260,21 +260,38 @@ class Mailbox:
                 case Deliver(message):
                     event: MailboxEvent = message.payload
                     return event
-                case ReadHistory() as history:
-                    self._read_pair, self._reading = history.pair, self._spawn(self._read_all(history))
+                case ReadHistory() as first:
+                    histories = self._side_by_side(first)
+                    self._read_pairs = frozenset(history.pair for history in histories)
+                    self._reading = self._spawn(self._read_all(histories))
                 case Poll() as poll:
                     if self._state.poll_begun(poll, self._now()):
                         if self._poll_task is not None:
                             self._poll_task.cancel()
                         self._poll_task = self._spawn(self._ask(poll))
 
+    def _side_by_side(self, first: ReadHistory) -> list[ReadHistory]:
+        """Return a history, and those behind it of other keys of its topic that begin at the same place."""
+        histories = [first]
+        if first.pair.key is None:
+            return histories
+        keys = {first.pair.key}
+        while self._work:
+            following = self._work[0]
+            if not isinstance(following, ReadHistory) or following.pair.key is None or following.pair.key in keys:
+                break
+            if following.pair.topic != first.pair.topic or following.after != first.after:
+                break
+            self._work.popleft()
+            keys.add(following.pair.key)
+            histories.append(following)
+        return histories
+
     def _drop(self, pair: Pair) -> None:
         """Remove the events of a subscription that wait, unless another one has them too."""
-        if self._read_pair == pair:
-            if self._reading is not None:
-                self._reading.cancel()
-                self._reading = None
-            self._history.clear()
+        if pair in self._read_pairs and not self._history.drop(pair.key) and self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
         self._work = deque(action for action in self._work if not self._is_of(action, pair))
         self._changed.set()
 
@@ -338,8 +355,8 @@ class Mailbox:
         self._poll_task = None
         self._apply(actions)
 
-    async def _read_all(self, history: ReadHistory) -> None:
-        await self._history.read(history)
+    async def _read_all(self, histories: Sequence[ReadHistory]) -> None:
+        await self._history.read(histories)
         self._reading = None
         self._changed.set()
 

@@ -49,6 +49,11 @@ class Place(NamedTuple):
     id: int
     cursor: str = ""
 
+    @property
+    def epoch(self) -> str:
+        """Epoch of the store in which the id was issued; empty for the beginning."""
+        return self.cursor.rpartition(".")[0]
+
 
 class Command(NamedTuple):
     """Begin or end of a subscription.
@@ -187,10 +192,12 @@ class CommandsAnswer:
     Attributes:
         publisher_id: id under which sequence ids count.
         last: for each subscribe of the batch, in order, the topic's last event then; None for a refused one.
+        epoch: current epoch of the store; empty if the publisher names none.
     """
 
     publisher_id: str
     last: Sequence[Place | None]
+    epoch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +225,10 @@ class Failure:
         status: HTTP status code; None if there was no answer.
         detail: text.
         retry_after: seconds that the publisher asks to wait; None if it names none.
+        command: place of the command, from 0, because of which a batch was refused; None if the publisher names none.
     """
 
     status: int | None = None
     detail: str = ""
     retry_after: float | None = None
+    command: int | None = None

@@ -59,7 +59,8 @@ def commands_answer_of(body: bytes) -> CommandsAnswer:
     document = document_of(body)
     try:
         last = [None if cursor is None else place_of(cursor) for cursor in _list(document, "last_ids")]
-        return CommandsAnswer(_text(document, "publisher_id"), last)
+        epoch = _text(document, "epoch") if "epoch" in document else ""
+        return CommandsAnswer(_text(document, "publisher_id"), last, epoch)
     except (LookupError, TypeError, ValueError) as error:
         raise BadAnswer(f"no answer to commands: {str(document)[:200]}") from error
 

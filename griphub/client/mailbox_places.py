@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from griphub.client.mailbox_actions import (
     Action,
@@ -18,6 +19,9 @@ from griphub.client.mailbox_actions import (
 )
 
 __all__ = ["Places"]
+
+EVENTFUL_MAX: Final = 1000
+"""Topics without a subscription of which it is remembered that they had events."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +61,8 @@ class Places:
 
     def __init__(self) -> None:
         self._wanted: dict[Pair, _Wanted] = {}
+        self._eventful: set[str] = set()
+        """Topics with events: those of subscriptions, and up to ``EVENTFUL_MAX`` former ones."""
 
     def __len__(self) -> int:
         return len(self._wanted)
@@ -85,6 +91,8 @@ class Places:
         Returns:
             Whether it was there.
         """
+        if len(self._eventful) > len(self._wanted) + EVENTFUL_MAX:
+            self._eventful &= {each.topic for each in self._wanted}
         return self._wanted.pop(pair, None) is not None
 
     def send(self, pair: Pair, sequence: int) -> None:
@@ -106,13 +114,14 @@ class Places:
         wanted = self._wanted.get(pair)
         return wanted is not None and wanted.sequence == sequence
 
-    def settle(self, pair: Pair, last: Place, polls: int) -> ReadHistory | None:
+    def settle(self, pair: Pair, last: Place, polls: int, epoch: str = "") -> ReadHistory | None:
         """Note the publisher's answer to the command of a subscription.
 
         Args:
             pair: its subject.
             last: place behind the topic's last event: later ones come by the mailbox.
             polls: number of polls begun.
+            epoch: current epoch of the store; empty if it is not known.
 
         Returns:
             The history to be read; None if there is none.
@@ -121,6 +130,10 @@ class Places:
         start = wanted.place
         wanted.settle(last, polls)
         if start is None or start.id == last.id:
+            return None
+        if 0 < last.id < start.id and epoch and start.epoch == epoch:
+            # No restore has taken back events before the place, and the topic has none after it.
+            wanted.move(start)
             return None
         return ReadHistory(pair, start, last)
 
@@ -142,13 +155,16 @@ class Places:
         behind = [wanted for wanted in settled if wanted.place is None or wanted.place.id < message.place.id]
         for wanted in behind:
             wanted.move(message.place)
+        if behind:
+            self._eventful.add(message.topic)
         return [Deliver(message)] if behind else []
 
-    def lose(self, loss: Loss) -> Iterable[Action] | None:
+    def lose(self, loss: Loss, reached: Place | None = None) -> Iterable[Action] | None:
         """Return the reports of a loss, and the histories to be read.
 
         Args:
             loss: the loss; one of a whole topic may stand for those of its keys.
+            reached: place up to which all messages of the mailbox were received; None for none.
 
         Returns:
             Actions; None if they are known only after the answer to a command.
@@ -169,8 +185,9 @@ class Places:
             until = place
             if whole is not None and whole is not wanted and each != pair and whole.place is not None:
                 until = min(place, whole.place)
-            if wanted.place is not None and wanted.place.id < until.id:
-                actions += [Report(Cause.LOST, each), ReadHistory(each, wanted.place, until)]
+            start = self._start(each, wanted, reached)
+            if start is not None and start.id < until.id:
+                actions += [Report(Cause.LOST, each), ReadHistory(each, start, until)]
                 wanted.move(until)
         return actions
 
@@ -185,7 +202,22 @@ class Places:
         # One that was settled since the poll began may be newer than the report, which is repeated if it is not.
         return wanted is None or (wanted.settled and wanted.polls != polls)
 
-    def begin_again(self) -> None:
-        """Note that the publisher has none of the subscriptions any more."""
-        for wanted in self._wanted.values():
+    def begin_again(self, reached: Place | None = None) -> None:
+        """Note that the publisher has none of the subscriptions any more.
+
+        Args:
+            reached: place up to which all messages of the mailbox were received; None for none.
+        """
+        for pair, wanted in self._wanted.items():
+            start = self._start(pair, wanted, reached)
+            if start is not None:
+                wanted.move(start)
             wanted.begin_again()
+
+    def _start(self, pair: Pair, wanted: _Wanted, reached: Place | None) -> Place | None:
+        """Return the place up to which the application has the events of a subscription, as far as is known."""
+        place = wanted.place
+        if place is None or not wanted.settled or reached is None or reached.id <= place.id:
+            return place
+        # A topic without events may be another one by now: from its beginning on, nothing of that is missed.
+        return reached if place.id > 0 or pair.topic in self._eventful else place

@@ -12,6 +12,7 @@ and one of its keys are both followed, the mailbox gives a message once; their h
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from griphub.client.attempts import Attempts, Phase
@@ -28,6 +29,7 @@ from griphub.client.mailbox_actions import (
     Place,
     Poll,
     PollAnswer,
+    ReadHistory,
     Report,
     SendCommands,
 )
@@ -81,6 +83,10 @@ class MailboxState:
         """None until the first batch of this life is answered: there is no mailbox to poll before."""
         self._sequence = 0
         self._processed = 0
+        self._reached: Place | None = None
+        """Place of the last message of this life: all up to there were taken. A loss is none, see ``_take``."""
+        self._batch_max = commands_max
+        """Commands of the next batch: fewer while a refused command is being found."""
         self._queue: dict[Pair, bool] = {}
         """Commands that wait, in order: True to subscribe."""
         self._known: set[Pair] = set()
@@ -191,22 +197,23 @@ class MailboxState:
         self._sequence, self._batch = batch.sequence, None
         self._sending.free()
         self._sending.progressed()
+        self._batch_max = min(2 * self._batch_max, self._commands_max)
         actions: list[Action] = []
+        histories: list[ReadHistory] = []
         for pair, last in zip(pairs, answer.last, strict=True):
             if last is None:
                 self._known.discard(pair)
-            actions += self._settle(pair, batch.sequence, last)
+            if not self._wanted.sent_in(pair, batch.sequence):
+                continue
+            if last is None:
+                self._wanted.remove(pair)
+                actions.append(Report(Cause.REFUSED, pair, "no such topic, or no right to it"))
+            elif history := self._wanted.settle(pair, last, self._polls, answer.epoch):
+                histories.append(history)
+        # Side by side, the keys of a topic can be read together.
+        histories.sort(key=lambda history: history.pair.topic)
         self._unblock()
-        return actions + self._proceed(now)
-
-    def _settle(self, pair: Pair, sequence: int, last: Place | None) -> list[Action]:
-        if not self._wanted.sent_in(pair, sequence):
-            return []
-        if last is None:
-            self._wanted.remove(pair)
-            return [Report(Cause.REFUSED, pair, "no such topic, or no right to it")]
-        history = self._wanted.settle(pair, last, self._polls)
-        return [] if history is None else [history]
+        return [*actions, *histories, *self._proceed(now)]
 
     def commands_failed(self, batch: SendCommands, failure: Failure, now: float) -> list[Action]:
         """Take the failure of a batch.
@@ -224,25 +231,42 @@ class MailboxState:
         if failure.status == 409:
             actions = self._begin_again(Cause.CONFLICT, failure.detail, now, pause=True)
         elif failure.status in _REFUSED or (failure.status == 429 and self._sending.overdue(now)):
-            actions = self._refused(batch, failure.detail)
+            if failure.status != 429:
+                self._sending.answered()
+            actions = self._refused(batch, failure)
         else:
             self._sending.fail(now, failure.retry_after)
             actions = self._overdue(now, failure.detail)
         return actions + self._proceed(now)
 
-    def _refused(self, batch: SendCommands, detail: str) -> list[Action]:
-        """Give up a batch; the next one has its number."""
+    def _refused(self, batch: SendCommands, failure: Failure) -> list[Action]:
+        """Give up the guilty command of a batch, and send the others under its number again.
+
+        If the publisher does not name that command, it is found by halves.
+        """
         self._batch = None
-        self._sending.answered()
         self._sending.free()
+        guilty, size = failure.command, len(batch.commands)
+        if size == 1 or (guilty is not None and not 0 <= guilty < size):
+            guilty = 0 if size == 1 else None
+        if guilty is None:
+            self._batch_max = size // 2
+        # Commands that were given meanwhile win.
+        others = {
+            pair: subscribe
+            for place, (subscribe, pair) in enumerate(batch.commands)
+            if place != guilty and pair not in self._queue
+        }
+        self._queue = others | self._queue
         self._unblock()
-        actions: list[Action] = []
-        for subscribe, pair in batch.commands:
-            if subscribe and self._wanted.sent_in(pair, batch.sequence):
-                self._wanted.remove(pair)
-                self._known.discard(pair)
-                actions.append(Report(Cause.REFUSED, pair, detail))
-        return actions
+        if guilty is None:
+            return []
+        subscribe, pair = batch.commands[guilty]
+        if not subscribe or not self._wanted.sent_in(pair, batch.sequence):
+            return []
+        self._wanted.remove(pair)
+        self._known.discard(pair)
+        return [Report(Cause.REFUSED, pair, failure.detail)]
 
     # --- polls
 
@@ -314,11 +338,14 @@ class MailboxState:
         """Take a loss or message; return False if its place is known only after the answer to a command."""
         if each.place.id <= self._processed:
             return True
-        found = self._wanted.lose(each) if isinstance(each, Loss) else self._wanted.receive(each)
+        found = self._wanted.lose(each, self._reached) if isinstance(each, Loss) else self._wanted.receive(each)
         if found is None:
             return False
         actions += found
         self._processed = each.place.id
+        if isinstance(each, MailboxMessage):
+            # Losses are in the order of their last messages: others may have lost earlier ones still.
+            self._reached = each.place
         return True
 
     def _end(self, pair: Pair, actions: list[Action]) -> None:
@@ -366,7 +393,7 @@ class MailboxState:
     def _next_batch(self) -> SendCommands:
         sequence = self._sequence + 1
         commands = []
-        for pair in list(self._queue)[: self._commands_max]:
+        for pair in list(islice(self._queue, self._batch_max)):
             subscribe = self._queue.pop(pair)
             commands.append(Command(subscribe, pair))
             if subscribe:
@@ -383,7 +410,8 @@ class MailboxState:
         self._sequence = self._processed = 0
         self._batch = self._poll = None
         self._known.clear()
-        self._wanted.begin_again()
+        self._wanted.begin_again(self._reached)
+        self._reached = None
         self._queue = dict.fromkeys(self._wanted, True)
         self._polling.answered()
         self._polling.free()

@@ -11,6 +11,7 @@ and by ``Unknown`` a mailbox that does not exist any more.
     mailbox       one subscriber: subscriptions, messages, acknowledgement
     subscriptions index of the subscribers of topics and keys
     size_classes  the largest of many things whose sizes change
+    deliveries    messages on their way: to few mailboxes immediately, to very many in turns
     accounts      number and bytes of mailboxes, by owner
     summary       state of a mailbox, for its owner
     decisions     answers to commands and polls, and the held polls to be answered

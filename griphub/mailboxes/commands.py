@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -58,7 +58,19 @@ _TYPES: Final = {str: "a string", int: "a number", float: "a number", list: "an 
 
 
 class BadCommands(ClientError, ValueError):
-    """Batch of commands, or name of a subscriber, that breaks the form: answered with 400."""
+    """Batch of commands, or name of a subscriber, that breaks the form: answered with 400.
+
+    Args:
+        text: fault and cure.
+        command: place of the only command that was found to be wrong, from 0; None if it is not one of them.
+
+    Attributes:
+        command: place of that command.
+    """
+
+    def __init__(self, text: str, command: int | None = None) -> None:
+        super().__init__(text)
+        self.command = command
 
 
 class TooManyCommands(BadCommands):
@@ -145,7 +157,7 @@ def parse_commands(document: object) -> CommandBatch:
         raise BadCommands(f"commands is {_kind(commands)}: expected an array")
     if len(commands) > COMMANDS_MAX:
         raise TooManyCommands(len(commands))
-    return CommandBatch(sequence, tuple(_command(each, f"commands[{place}]") for place, each in enumerate(commands)))
+    return CommandBatch(sequence, tuple(_commands(commands)))
 
 
 def check_subscriber(name: str) -> str:
@@ -162,6 +174,15 @@ def check_subscriber(name: str) -> str:
     """
     _check_size(name, "the name of the subscriber", SUBSCRIBER_MAX)
     return name
+
+
+def _commands(values: list[object]) -> Iterator[Command]:
+    for place, value in enumerate(values):
+        try:
+            yield _command(value, f"commands[{place}]")
+        except BadCommands as error:
+            # The others of the batch can be sent without it.
+            raise BadCommands(str(error), place) from error
 
 
 def _command(value: object, place: str) -> Command:

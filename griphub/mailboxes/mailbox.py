@@ -7,20 +7,32 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from griphub.mailboxes.bounds import Bounds
 from griphub.mailboxes.losses import Losses
 from griphub.mailboxes.messages import MESSAGE_COST, Ended, Lost, Message, Reply
 from griphub.mailboxes.size_classes import SizeClasses
-from griphub.mailboxes.subscriptions import Subject
+from griphub.mailboxes.subscriptions import TopicFollowers
 from griphub.mailboxes.summary import MailboxSummary
 
 __all__ = ["Mailbox", "MailboxOwner"]
 
 REFUSED: Final = -1
 """Last id that stands for a refused subscribe in the stored answer."""
+
+
+ALLOWANCE: Final = 5000.0
+"""Deliveries that an owner has immediately, after a pause. One that wakes a held poll counts for several."""
+
+ALLOWANCE_RATE: Final = 100_000.0
+"""Deliveries a second that an owner has immediately: those beyond take turns with the ones of other owners."""
+
+
+Begins: TypeAlias = int | dict[str | None, int]
+"""Subscriptions of a mailbox in a topic: keys, None for the whole topic, each with the newest id at its begin; or
+that id alone, if it follows the whole topic and no key."""
 
 
 class MailboxOwner:
@@ -37,7 +49,7 @@ class MailboxOwner:
         sizes: those with messages.
     """
 
-    __slots__ = ("keys", "mailboxes", "name", "size", "sizes")
+    __slots__ = ("_allowance", "_refilled", "keys", "mailboxes", "name", "size", "sizes")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -45,6 +57,8 @@ class MailboxOwner:
         self.keys = 0
         self.size = 0
         self.sizes: SizeClasses[Mailbox] = SizeClasses()
+        self._allowance = ALLOWANCE
+        self._refilled = 0.0
 
     def count(self, change: int) -> int:
         """Note mailboxes that were opened or closed.
@@ -58,6 +72,14 @@ class MailboxOwner:
         self.mailboxes += change
         return self.mailboxes
 
+    def count_keys(self, change: int) -> None:
+        """Note subscriptions that were begun or ended.
+
+        Args:
+            change: their number; negative for ended ones.
+        """
+        self.keys += change
+
     def resize(self, size: int) -> None:
         """Note the bytes of the messages in its mailboxes.
 
@@ -65,6 +87,24 @@ class MailboxOwner:
             size: bytes.
         """
         self.size = size
+
+    def spend(self, deliveries: int, now: float) -> bool:
+        """Take deliveries from the allowance.
+
+        Args:
+            deliveries: how many.
+            now: monotonic time in seconds.
+
+        Returns:
+            Whether there were as many; if not, none is taken.
+        """
+        if self._allowance < deliveries:
+            self._allowance = min(ALLOWANCE, self._allowance + (now - self._refilled) * ALLOWANCE_RATE)
+            self._refilled = now
+            if self._allowance < deliveries:
+                return False
+        self._allowance -= deliveries
+        return True
 
 
 class Mailbox:
@@ -80,7 +120,7 @@ class Mailbox:
         subscriber: its name.
         owner: its owner.
         life: number of the mailbox.
-        subscriptions: topics and keys that it follows.
+        keys: number of topics and keys that it follows.
         size: bytes that the messages count for.
         seen: time of the last poll, or of the answer to a held one, in seconds.
         held: number of the held poll; None for none.
@@ -90,25 +130,35 @@ class Mailbox:
 
     __slots__ = (
         "_answer",
+        "_answers",
+        "_begins",
         "_ended",
         "_losses",
         "_messages",
+        "_others",
         "_sent",
+        "_topic",
         "digest",
         "held",
+        "keys",
         "life",
         "owner",
         "seen",
         "sequence",
         "size",
         "subscriber",
-        "subscriptions",
     )
 
     def __init__(self, subscriber: str, owner: MailboxOwner, now: float, life: int = 1) -> None:
         self.subscriber = subscriber
         self.owner = owner
-        self.subscriptions: dict[Subject[Mailbox], None] = {}
+        self.keys = 0
+        # Most mailboxes follow one topic, or keys of one, for which a dict would take more than the rest of them.
+        self._topic: TopicFollowers[Mailbox] | None = None
+        self._begins: Begins = 0
+        """Subscriptions in that topic."""
+        self._others: dict[TopicFollowers[Mailbox], Begins] | None = None
+        """Subscriptions in other topics."""
         self.size = 0
         self.seen = now
         self.life = life
@@ -116,6 +166,8 @@ class Mailbox:
         self.sequence = 0
         self.digest = 0
         self._answer: array[int] | None = None
+        """Last ids of the last batch; one for all of them, if they are equal."""
+        self._answers = 0
         # Most mailboxes are empty most of the time, so the queue and the others exist while they are needed.
         self._messages: deque[Message] | None = None
         self._losses: Losses | None = None
@@ -134,13 +186,108 @@ class Mailbox:
         """
         return MailboxSummary(
             self.subscriber,
-            len(self.subscriptions),
+            self.keys,
             len(self),
             self.size,
             self.held is not None,
             round(max(0.0, now - self.seen), 1),
             self.sequence,
         )
+
+    # --- subscriptions
+
+    @property
+    def topics(self) -> Sequence[TopicFollowers[Mailbox]]:
+        """Topics that it follows, or follows keys of."""
+        first = () if self._topic is None else (self._topic,)
+        return (*first, *(self._others or ()))
+
+    def keys_of(self, topic: TopicFollowers[Mailbox]) -> list[str | None]:
+        """Return the keys of a topic that it follows, None for the whole topic.
+
+        Args:
+            topic: the topic.
+        """
+        begins = self._begins_of(topic)
+        if begins is None:
+            return []
+        return [*begins] if isinstance(begins, dict) else [None]
+
+    def follows(self, topic: TopicFollowers[Mailbox], key: str | None) -> bool:
+        """Return whether it has exactly this subscription.
+
+        Args:
+            topic: the topic.
+            key: key; None for the whole topic.
+        """
+        begins = self._begins_of(topic)
+        return key in begins if isinstance(begins, dict) else begins is not None and key is None
+
+    def follow(self, topic: TopicFollowers[Mailbox], key: str | None, begin: int) -> None:
+        """Add a subscription that is not there.
+
+        Args:
+            topic: its topic.
+            key: key; None for the whole topic.
+            begin: newest id at its begin: later messages belong to it.
+        """
+        self.keys += 1
+        begins = self._begins_of(topic)
+        if isinstance(begins, dict):
+            begins[key] = begin
+            return
+        if begins is None:
+            added: Begins = begin if key is None else {key: begin}
+        else:
+            added = {None: begins, key: begin}
+        if topic is self._topic or (self._topic is None and begins is None):
+            self._topic, self._begins = topic, added
+        elif self._others is None:
+            self._others = {topic: added}
+        else:
+            self._others[topic] = added
+
+    def unfollow(self, topic: TopicFollowers[Mailbox], key: str | None) -> None:
+        """Remove a subscription that is there.
+
+        Args:
+            topic: its topic.
+            key: key; None for the whole topic.
+        """
+        self.keys -= 1
+        begins = self._begins_of(topic)
+        if isinstance(begins, dict):
+            del begins[key]
+            if begins:
+                return
+        if self._topic is topic:
+            self._topic, self._begins = None, 0
+        elif self._others is not None:
+            del self._others[topic]
+            self._others = self._others or None
+
+    def close(self) -> None:
+        """Remove all subscriptions: messages on their way are not for it any more."""
+        self._topic = self._others = None
+        self.keys = 0
+
+    def _begins_of(self, topic: TopicFollowers[Mailbox]) -> Begins | None:
+        if topic is self._topic:
+            return self._begins
+        return None if self._others is None else self._others.get(topic)
+
+    def wants(self, topic: TopicFollowers[Mailbox], message: Message) -> bool:
+        """Return whether a message that was published before now is for the mailbox.
+
+        Args:
+            topic: of the message.
+            message: the message.
+        """
+        begins = self._begins_of(topic)
+        if isinstance(begins, dict):
+            never = message.id
+            return begins.get(None, never) < never or begins.get(message.key, never) < never
+        return begins is not None and begins < message.id
 
     # --- commands
 
@@ -152,7 +299,8 @@ class Mailbox:
     @property
     def last_ids(self) -> tuple[int | None, ...]:
         """Stored answer to the last batch: a last id for each subscribe, None for a refused one."""
-        return tuple(None if last_id == REFUSED else last_id for last_id in self._answer or ())
+        found = tuple(None if last_id == REFUSED else last_id for last_id in self._answer or ())
+        return found * self._answers if len(found) == 1 else found
 
     def answered(self, sequence: int, digest: int, last_ids: tuple[int | None, ...]) -> None:
         """Store the answer to a batch of commands.
@@ -164,7 +312,10 @@ class Mailbox:
         """
         self.sequence = sequence
         self.digest = digest
-        self._answer = array("q", (REFUSED if last_id is None else last_id for last_id in last_ids))
+        self._answers = len(last_ids)
+        kept = last_ids[:1] if len(set(last_ids)) == 1 else last_ids
+        # Of a list: an array that is filled one by one has room for more.
+        self._answer = array("q", [REFUSED if last_id is None else last_id for last_id in kept]) if kept else None
 
     def confirm(self, topic: str, key: str | None) -> bool:
         """Forget an ended subscription, after a command about it.
@@ -182,34 +333,40 @@ class Mailbox:
         self._ended = self._ended or None
         return True
 
-    def end(self, subject: Subject[Mailbox]) -> None:
-        """End a subscription on the publisher's side: it is reported until a command confirms it.
+    def report(self, topic: str, key: str | None) -> None:
+        """Report an ended subscription, until a command confirms it.
 
         Args:
-            subject: one of the subscriptions.
+            topic: name of the topic.
+            key: key; None for the whole topic.
         """
-        del self.subscriptions[subject]
         if self._ended is None:
             self._ended = {}
-        self._ended[Ended(subject.topic, subject.key)] = None
+        self._ended[Ended(topic, key)] = None
 
-    def keep(self, follows: Callable[[str, str | None], bool]) -> None:
-        """Remove messages and losses that no subscription matches.
+    def keep(self, removed: Mapping[str, Container[str | None]], follows: Callable[[str, str | None], bool]) -> None:
+        """Remove messages and losses that no subscription matches any more.
 
         Args:
+            removed: keys of removed subscriptions by topic, None among them for the whole topic. Only messages that
+                these match are looked at more closely.
             follows: called with topic and key, or None for the whole topic; False if there is no such subscription.
         """
 
         def wanted(topic: str, key: str | None) -> bool:
+            keys = removed.get(topic)
+            if keys is None or (key not in keys and None not in keys):
+                return True
             return follows(topic, None) or (key is not None and follows(topic, key))
 
         if self._messages is not None:
-            kept = [message for message in self._messages if wanted(message.topic, message.key)]
-            self._messages = deque(kept) if kept else None
-            self.size = sum(message.size + MESSAGE_COST for message in kept)
+            kept = [each for each in self._messages if each.topic not in removed or wanted(each.topic, each.key)]
+            if len(kept) < len(self._messages):
+                self._messages = deque(kept) if kept else None
+                self.size = sum([message.size for message in kept]) + MESSAGE_COST * len(kept)
         if self._losses is not None:
             # A loss of a whole topic may stand for those of its keys.
-            topics = {subject.topic for subject in self.subscriptions}
+            topics = {topic.name for topic in self.topics}
             self._losses.keep(lambda topic, key: topic in topics if key is None else wanted(topic, key))
             self._losses = self._losses if len(self._losses) else None
 

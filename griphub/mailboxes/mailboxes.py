@@ -6,7 +6,8 @@ in the order of their ids. The caller answers held polls; a poll is held in one 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections import deque
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -26,9 +27,10 @@ from griphub.mailboxes.decisions import (
     Unknown,
     WakeUp,
 )
-from griphub.mailboxes.mailbox import Mailbox
+from griphub.mailboxes.deliveries import Deliveries
+from griphub.mailboxes.mailbox import Mailbox, MailboxOwner
 from griphub.mailboxes.messages import Message
-from griphub.mailboxes.subscriptions import Subject, SubscriptionIndex
+from griphub.mailboxes.subscriptions import SubscriptionIndex, TopicFollowers
 from griphub.mailboxes.summary import MailboxSummary
 from gripproxy.grip.errors import InternalError
 
@@ -40,12 +42,16 @@ SUBSCRIBER_TIMEOUT: Final = 300.0
 CHECK_INTERVAL: Final = 30.0
 """Seconds between two checks of the subscribers."""
 
-END_MAX: Final = 5000
-"""Subscriptions that ``delete_topic`` ends in one call, and messages of their mailboxes that it looks at: a topic may
-have millions of keys."""
+END_MAX: Final = 3000
+"""Subscriptions to deleted topics that are ended in one call, and messages of their mailboxes that are looked at: a
+topic may have millions of keys."""
 
-FORGET_MAX: Final = 20_000
+FORGET_MAX: Final = 10_000
 """Subscriptions that a check removes before it ends early: an index of millions must not be cleared in one turn."""
+
+
+Pair = tuple[TopicFollowers[Mailbox], str | None]
+"""Subscription of a mailbox: its topic, and its key or None for the whole topic."""
 
 
 class OutOfOrder(InternalError):
@@ -72,6 +78,12 @@ class Mailboxes:
         """In the order in which they were seen."""
         self._accounts = Accounts()
         self._index: SubscriptionIndex[Mailbox] = SubscriptionIndex()
+        self._deliveries = Deliveries(self._bounds, self._deliver, self._lose, self._of)
+        self._ending: deque[TopicFollowers[Mailbox]] = deque()
+        """Deleted topics with followers; bounded by the subscriptions."""
+        self._leaving: list[Mailbox] = []
+        """Followers of a key of the first of them, which it has no more."""
+        self._leaving_key: str | None = None
         self._polls = 0
         self.newest = 0
         """Id of the message published last; 0 before the first."""
@@ -98,9 +110,14 @@ class Mailboxes:
         mailbox = self._mailboxes.get(subscriber)
         return None if mailbox is None else self._id_of(mailbox)
 
+    def name_of(self, subscriber: str) -> str:
+        """Return the name of a ``subscriber`` as its mailbox has it: the same object, which need not be kept twice."""
+        mailbox = self._mailboxes.get(subscriber)
+        return subscriber if mailbox is None else mailbox.subscriber
+
     def follows(self, topic: str) -> bool:
         """Return whether a ``topic``, or a key of it, has a subscription."""
-        return self._index.has(topic)
+        return self._index.find(topic) is not None
 
     def held(self, subscriber: str) -> int | None:
         """Return the number of the held poll of a ``subscriber``; None for none."""
@@ -110,7 +127,7 @@ class Mailboxes:
     def topics(self, subscriber: str) -> set[str]:
         """Return the names of the topics that a ``subscriber`` follows, or follows keys of."""
         mailbox = self._mailboxes.get(subscriber)
-        return set() if mailbox is None else {subject.topic for subject in mailbox.subscriptions}
+        return set() if mailbox is None else {topic.name for topic in mailbox.topics}
 
     def summaries(self, owner: str, now: float) -> list[MailboxSummary]:
         """Return the state of an owner's mailboxes, by name of the subscriber.
@@ -172,7 +189,7 @@ class Mailboxes:
             gained += subscribe - (mailbox is not None and self._follows(mailbox, topic, key))
         if gained <= 0:
             return
-        if gained + (0 if mailbox is None else len(mailbox.subscriptions) + mailbox.ended) > bounds.keys_each:
+        if gained + (0 if mailbox is None else mailbox.keys + mailbox.ended) > bounds.keys_each:
             raise MailboxLimit("keys", bounds.keys_each, "mailbox")
         if self._accounts.keys_of(owner) + gained > bounds.keys_owner:
             raise MailboxLimit("keys", bounds.keys_owner, "owner")
@@ -180,30 +197,31 @@ class Mailboxes:
             raise MailboxLimit("keys", bounds.keys_total, "total")
 
     def _apply(self, mailbox: Mailbox, wanted: dict[tuple[str, str | None], bool]) -> None:
-        ended = False
+        removed: dict[str, set[str | None]] = {}
         for (topic, key), subscribe in wanted.items():
             mailbox.confirm(topic, key)
-            subject = self._index.find(topic, key)
-            if subscribe and (subject is None or subject not in mailbox.subscriptions):
-                mailbox.subscriptions[self._index.add(topic, key, mailbox)] = None
+            followers = self._index.find(topic)
+            there = followers is not None and followers.has(key, mailbox)
+            if subscribe and not there:
+                mailbox.follow(self._index.add(topic, key, mailbox), key, self.newest)
                 self._count_keys(mailbox, 1)
-            elif not subscribe and subject is not None and subject in mailbox.subscriptions:
-                del mailbox.subscriptions[subject]
-                self._index.remove(subject, mailbox)
+            elif followers is not None and there and not subscribe:
+                mailbox.unfollow(followers, key)
+                self._index.remove(followers, key, mailbox)
                 self._count_keys(mailbox, -1)
-                ended = True
-        if ended:
-            self._drop_unwanted(mailbox)
+                removed.setdefault(topic, set()).add(key)
+        if removed:
+            self._drop_unwanted(mailbox, removed)
 
     def _follows(self, mailbox: Mailbox, topic: str, key: str | None) -> bool:
         """Return whether a mailbox has exactly this subscription."""
-        subject = self._index.find(topic, key)
-        return subject is not None and subject in mailbox.subscriptions
+        followers = self._index.find(topic)
+        return followers is not None and followers.has(key, mailbox)
 
-    def _drop_unwanted(self, mailbox: Mailbox) -> None:
+    def _drop_unwanted(self, mailbox: Mailbox, removed: dict[str, set[str | None]]) -> None:
         """Remove messages that no subscription matches, and losses of subscriptions that are no more."""
         before = mailbox.size
-        mailbox.keep(partial(self._follows, mailbox))
+        mailbox.keep(removed, partial(self._follows, mailbox))
         self._accounts.resized(mailbox, before)
 
     # --- polls
@@ -293,18 +311,53 @@ class Mailboxes:
         if message_id <= self.newest:
             raise OutOfOrder(f"message {message_id} of {topic!r} follows message {self.newest}: ids have to grow")
         self.newest = message_id
-        followers = self._index.matching(topic, key)
-        if not followers:
-            return ()
-        message = Message(topic, key, message_id, size, payload)
-        for mailbox in followers:
-            before = mailbox.size
-            mailbox.add(message)
-            while mailbox.exceeds(self._bounds):
-                self._lose_oldest(mailbox)
-            self._accounts.resized(mailbox, before)
+        followers = self._index.find(topic)
+        if followers is None:
+            return []
+        reached = self._deliveries.add(Message(topic, key, message_id, size, payload), followers, now)
         self._bound_total()
-        return self._wake(followers, now)
+        return self._wake(reached, now)
+
+    @property
+    def behind(self) -> bool:
+        """True if messages wait for mailboxes that they are for, to be delivered by ``deliver``."""
+        return self._deliveries.waiting
+
+    def deliver(self, now: float) -> list[WakeUp]:
+        """Deliver some of the messages that wait.
+
+        Args:
+            now: monotonic time in seconds.
+
+        Returns:
+            The held polls to be woken.
+        """
+        reached = self._deliveries.work(now)
+        self._bound_total()
+        return self._wake(reached, now)
+
+    def _deliver(self, mailbox: Mailbox, message: Message) -> None:
+        before = mailbox.size
+        mailbox.add(message)
+        while mailbox.exceeds(self._bounds):
+            self._lose_oldest(mailbox)
+        self._accounts.resized(mailbox, before)
+
+    def _lose(self, mailbox: Mailbox, gap: Mapping[TopicFollowers[Mailbox], int]) -> None:
+        """Have a mailbox report its part of a gap. Its messages are older, and losses come before messages: they go."""
+        lost = [(gap[topic], topic.name) for topic in mailbox.topics if topic in gap]
+        if not lost:
+            return
+        before = mailbox.size
+        while len(mailbox):
+            self._lose_oldest(mailbox)
+        for last, topic in sorted(lost):
+            mailbox.lose(topic, None, last, self._bounds.losses)
+            self.lost += 1
+        self._accounts.resized(mailbox, before)
+
+    def _of(self, owner: MailboxOwner) -> list[Mailbox]:
+        return [mailbox for mailbox in self._mailboxes.values() if mailbox.owner is owner]
 
     def _lose_oldest(self, mailbox: Mailbox) -> None:
         message = mailbox.take_oldest()
@@ -327,26 +380,53 @@ class Mailboxes:
     def delete_topic(self, topic: str, now: float) -> list[WakeUp]:
         """End subscriptions to a deleted topic; their subscribers get a report.
 
-        To be called again in a later turn while ``follows`` is true of the topic: each call ends ``END_MAX`` at most.
+        No later message reaches them. Those made from now on are of a new topic of that name.
 
         Args:
             topic: name of the topic.
             now: monotonic time in seconds.
 
         Returns:
+            The held polls to be woken. While ``ending`` is true, ``end_more`` has to be called in later turns.
+        """
+        followers = self._index.take(topic)
+        if followers is not None:
+            self._ending.append(followers)
+        return self.end_more(now)
+
+    @property
+    def ending(self) -> bool:
+        """True if subscriptions to deleted topics are left, to be ended by ``end_more``."""
+        return bool(self._ending)
+
+    def end_more(self, now: float) -> list[WakeUp]:
+        """End some of the subscriptions to deleted topics.
+
+        Args:
+            now: monotonic time in seconds.
+
+        Returns:
             The held polls to be woken.
         """
-        concerned: dict[Mailbox, list[Subject[Mailbox]]] = {}
+        concerned: dict[Mailbox, list[Pair]] = {}
         cost = 0
-        for subject in self._index.subjects(topic, END_MAX):
-            for mailbox in subject.followers:
-                if cost >= END_MAX:
-                    break
-                # Each mailbox is looked through for messages that no subscription matches any more.
-                cost += 1 if mailbox in concerned else 1 + len(mailbox)
-                concerned.setdefault(mailbox, []).append(subject)
-        for mailbox, subjects in concerned.items():
-            self._end(mailbox, subjects)
+        while self._ending and cost < END_MAX:
+            topic = self._ending[0]
+            if not self._leaving:
+                self._leaving_key, self._leaving = topic.pop()
+                self._leaving.reverse()
+            while self._leaving and cost < END_MAX:
+                mailbox = self._leaving.pop()
+                # Meanwhile it may have been forgotten, or have ended the subscription itself.
+                if mailbox.follows(topic, self._leaving_key):
+                    # Each mailbox is looked through for messages that no subscription matches any more.
+                    cost += 0 if mailbox in concerned else len(mailbox)
+                    concerned.setdefault(mailbox, []).append((topic, self._leaving_key))
+                cost += 1
+            if not topic and not self._leaving:
+                self._ending.popleft()
+        for mailbox, pairs in concerned.items():
+            self._end(mailbox, pairs, taken=True)
         return self._wake(concerned, now)
 
     def withdraw(self, subscriber: str, topics: Container[str], now: float) -> list[WakeUp]:
@@ -363,22 +443,28 @@ class Mailboxes:
         mailbox = self._mailboxes.get(subscriber)
         if mailbox is None:
             return []
-        subjects = [subject for subject in mailbox.subscriptions if subject.topic in topics]
-        if not subjects:
+        pairs = [(topic, key) for topic in mailbox.topics if topic.name in topics for key in mailbox.keys_of(topic)]
+        if not pairs:
             return []
-        self._end(mailbox, subjects)
+        self._end(mailbox, pairs, taken=False)
         return self._wake([mailbox], now)
 
-    def _end(self, mailbox: Mailbox, subjects: Sequence[Subject[Mailbox]]) -> None:
-        for subject in subjects:
-            mailbox.end(subject)
-            self._index.remove(subject, mailbox)
-        self._count_keys(mailbox, -len(subjects))
-        self._drop_unwanted(mailbox)
+    def _end(self, mailbox: Mailbox, pairs: Sequence[Pair], *, taken: bool) -> None:
+        removed: dict[str, set[str | None]] = {}
+        for topic, key in pairs:
+            mailbox.unfollow(topic, key)
+            if not taken:
+                self._index.remove(topic, key, mailbox)
+            # Of a deleted topic there may be a later one that it follows already.
+            if not (taken and self._follows(mailbox, topic.name, key)):
+                mailbox.report(topic.name, key)
+            removed.setdefault(topic.name, set()).add(key)
+        self._count_keys(mailbox, -len(pairs))
+        self._drop_unwanted(mailbox, removed)
 
     def _count_keys(self, mailbox: Mailbox, change: int) -> None:
         self.keys += change
-        mailbox.owner.keys += change
+        mailbox.owner.count_keys(change)
 
     def forget(self, subscriber: str) -> bool:
         """Remove a mailbox: polls for it are unknown from now on.
@@ -392,9 +478,11 @@ class Mailboxes:
         mailbox = self._mailboxes.pop(subscriber, None)
         if mailbox is None:
             return False
-        for subject in mailbox.subscriptions:
-            self._index.remove(subject, mailbox)
-        self._count_keys(mailbox, -len(mailbox.subscriptions))
+        for topic in mailbox.topics:
+            for key in mailbox.keys_of(topic):
+                self._index.remove(topic, key, mailbox)
+        self._count_keys(mailbox, -mailbox.keys)
+        mailbox.close()
         self._accounts.close(mailbox)
         return True
 
@@ -420,7 +508,7 @@ class Mailboxes:
                 more = True
                 break
             due.append(mailbox)
-            keys += 1 + len(mailbox.subscriptions)
+            keys += 1 + mailbox.keys
         emptied: list[Emptied] = []
         forgotten: list[str] = []
         for mailbox in due:

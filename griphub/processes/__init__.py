@@ -1,4 +1,4 @@
-"""Processes of the store: one writer and some readers, children of the hub.
+"""Processes of the store: one writer, some readers and the sender of callbacks, children of the hub.
 
 A thread that computes beside the writer divides its commits by forty, and long history would hold up the hub's loop;
 so both have an interpreter of their own. They end when the hub's end of their socket does.
@@ -10,10 +10,13 @@ so both have an interpreter of their own. They end when the hub's end of their s
     writer_process  child: group commits
     writer          hub: ``WriterProcess``
     writer_options  options and bounds of it
+    writer_commands  its commands, each with its arguments and its result
     reader_process  child: pages, rendered
     rendered        records of rendered pages
     fair_queue      calls that wait, a turn for each owner
     large_share     turns of large publications
     large_transfer  a large publication in parts
     readers         hub: ``ReaderPool``
+    sender_process  child: callbacks
+    sender          hub: ``SenderProcess``; ``sender_commands`` has the frames between the two, and its options
 """

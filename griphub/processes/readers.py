@@ -21,7 +21,16 @@ from griphub.processes.rendered import RenderedPage, RenderedSnapshot
 from griphub.store.errors import OwnerBusy, StoreBroken, StoreBusy, StoreError, StoreProblem
 from griphub.store.event import Event
 from griphub.store.interface import KeyRange, Page, SnapshotPage, StorePage, StoreState
-from griphub.store.plain_records import event_of, page_of, snapshot_page_of, state_of, store_page_of, topic_of
+from griphub.store.plain_records import (
+    event_of,
+    page_of,
+    snapshot_page_of,
+    state_of,
+    store_page_of,
+    subscription_of,
+    topic_of,
+)
+from griphub.store.subscription import Subscription
 from griphub.store.topic import Topic
 from griphub.topics.event_text import Representation
 from gripproxy.process.log import log
@@ -377,6 +386,16 @@ class ReaderPool:
             owner: owner whose call it is.
         """
         return int(await self.call("last_in", number, _plain(keys), until, owner=owner))
+
+    async def subscriptions(self, after: int = 0, limit: int = 1000, *, owner: str = "") -> list[Subscription]:
+        """Return subscriptions in the order of their numbers; raises as ``call``.
+
+        Args:
+            after: number behind which the list begins.
+            limit: greatest number of subscriptions.
+            owner: owner whose call it is.
+        """
+        return list(map(subscription_of, await self.call("subscriptions", after, limit, owner=owner)))
 
 
 class _Reader:

@@ -22,6 +22,7 @@ from griphub.processes.fair_queue import FairQueue
 from griphub.processes.frames import frame
 from griphub.processes.large_share import LargeShare
 from griphub.processes.large_transfer import LargeTransfer
+from griphub.processes.writer_commands import WriterCommands
 from griphub.processes.writer_options import CALLS_MAX, FAIL_SLICE, OVERHEAD, SEND_BYTES, WriterOptions
 from griphub.processes.writer_process import (
     ANSWER,
@@ -43,12 +44,9 @@ from griphub.store.plain_records import (
     PlainPublication,
     outcome_of,
     plain_publication,
-    settings_json,
     state_of,
-    topic_of,
 )
 from griphub.store.publication import Outcome, Publication
-from griphub.store.topic import Topic, TopicSettings
 from gripproxy.process.log import log
 
 __all__ = ["PlainDone", "WriterProcess"]
@@ -78,7 +76,7 @@ class _Call:
     result: asyncio.Future[Any]
 
 
-class WriterProcess:
+class WriterProcess(WriterCommands):
     """The only writer of a store, in a process of its own. Used from the loop only.
 
     Args:
@@ -326,132 +324,20 @@ class WriterProcess:
 
     # --- other commands
 
-    async def put_topic(
-        self, name: str, settings: TopicSettings, owner: str = "", owner_max: int | None = None
-    ) -> tuple[Topic, bool] | None:
-        """Make a topic, or change its settings.
+    async def call(self, method: str, *arguments: Any, owner: str = "") -> Any:
+        """Have the process carry out a command, in the turn of an owner; see ``WriterCommands.call``.
 
         Args:
-            name: of the topic.
-            settings: all of its settings.
-            owner: text that names its owner, if it is made.
-            owner_max: greatest number of topics of that owner; None for no bound.
-
-        Returns:
-            The topic, and whether it was made; None if the owner has too many.
-
-        Raises:
-            StoreError: the store cannot do it now.
-        """
-        made = await self._call("put_topic", name, settings_json(settings), owner, owner_max, owner=owner)
-        return None if made is None else (topic_of(made[0]), made[1])
-
-    async def delete_topic(self, name: str, *, owner: str = "") -> Topic | None:
-        """Delete a topic.
-
-        Args:
-            name: of the topic.
+            method: name of the command.
+            arguments: plain values.
             owner: text that names the owner whose command it is.
 
         Returns:
-            The topic as it was; None if there is none.
+            The plain result.
 
         Raises:
             StoreError: the store cannot do it now.
         """
-        return _topic(await self._call("delete_topic", name, owner=owner))
-
-    async def raise_access(self, name: str, *, owner: str = "") -> Topic | None:
-        """Raise the access number of a topic: earlier capabilities end.
-
-        Args:
-            name: of the topic.
-            owner: text that names the owner whose command it is.
-
-        Returns:
-            The topic then; None if there is none.
-
-        Raises:
-            StoreError: the store cannot do it now.
-        """
-        return _topic(await self._call("raise_access", name, owner=owner))
-
-    async def wanted_floor(self, number: int) -> int:
-        """Return the floor that the retention of a topic demands.
-
-        Args:
-            number: of the topic.
-
-        Raises:
-            StoreError: the store cannot do it now.
-        """
-        return int(await self._call("wanted_floor", number))
-
-    async def raise_floor(self, number: int, floor: int) -> Topic | None:
-        """Raise the floor of a topic, so that events up to there may be deleted.
-
-        Args:
-            number: of the topic.
-            floor: id up to which nothing is retained, or only the last event of each key.
-
-        Returns:
-            The topic then, its floor committed; None if there is none.
-
-        Raises:
-            StoreError: the store cannot do it now.
-        """
-        return _topic(await self._call("raise_floor", number, floor))
-
-    async def delete_slice(self, number: int) -> bool:
-        """Delete some events of a topic that are not retained, or of a deleted topic.
-
-        Args:
-            number: of the topic.
-
-        Returns:
-            True if more remains to be deleted.
-
-        Raises:
-            StoreError: the store cannot do it now.
-        """
-        return bool(await self._call("delete_slice", number))
-
-    async def gone_topics(self) -> list[int]:
-        """Return the numbers of deleted topics that still have events.
-
-        Raises:
-            StoreError: the store cannot do it now.
-        """
-        return list(await self._call("gone_topics"))
-
-    async def forget_names(self) -> bool:
-        """Delete some of the names of requests that have expired.
-
-        Returns:
-            True if more have.
-
-        Raises:
-            StoreError: the store cannot do it now.
-        """
-        return bool(await self._call("forget_names"))
-
-    async def make_room(self) -> None:
-        """Release the space kept for the retention of a full disk; deletions do so by themselves.
-
-        Raises:
-            StoreError: the store cannot do it now.
-        """
-        await self._call("make_room")
-
-    async def state(self) -> StoreState:
-        """Return the state of the store.
-
-        Raises:
-            StoreError: the store cannot do it now.
-        """
-        return state_of(await self._call("state"))
-
-    async def _call(self, method: str, *arguments: Any, owner: str = "") -> Any:
         if not self._working or self._child is None:
             raise StoreBusy("the writer of the store is being started again: repeat the request")
         call = _Call(frame((CALL, method, arguments)), owner, self._loop.create_future())
@@ -585,7 +471,3 @@ class WriterProcess:
                 continue
             self.restarts += 1
             return state
-
-
-def _topic(row: Any) -> Topic | None:
-    return None if row is None else topic_of(row)

@@ -23,8 +23,18 @@ from griphub.processes.frames import FrameSocket
 from griphub.processes.large_transfer import PartBuffer
 from griphub.store.ballast import BALLAST_SIZE
 from griphub.store.errors import StoreBroken, StoreFull, StoreProblem
-from griphub.store.plain_records import PlainPublication, plain_state, plain_topic, settings_of
+from griphub.store.plain_records import (
+    PlainPublication,
+    Row,
+    keys_of,
+    plain_state,
+    plain_subscription,
+    plain_topic,
+    settings_of,
+    subscription_of,
+)
 from griphub.store.sqlite_writer import NAMES_MAX, SqliteWriter
+from griphub.store.subscription import Subscription, SubscriptionProgress
 from griphub.store.topic import Topic
 from gripproxy.process.log import log
 
@@ -81,7 +91,9 @@ FULL_PAUSE: Final = 0.5
 DRAIN: Final = 1.0
 """Seconds for which a process that ends carries out commands that have arrived."""
 
-_CHANGES_THAT_FREE: Final = frozenset({"put_topic", "delete_topic", "raise_floor", "delete_slice", "forget_names"})
+_CHANGES_THAT_FREE: Final = frozenset(
+    {"put_topic", "delete_topic", "raise_floor", "delete_slice", "forget_names", "delete_subscription"}
+)
 """Commands for which the ballast is released on a full disk; a shorter retention is a setting of ``put_topic``."""
 
 
@@ -265,6 +277,7 @@ def _methods(writer: SqliteWriter) -> dict[str, Callable[..., Any]]:
         return None if topic is None else plain_topic(topic)
 
     return {
+        **_subscription_methods(writer),
         "state": lambda: plain_state(writer.state()),
         "put_topic": put_topic,
         "delete_topic": lambda name: plain(writer.delete_topic(name)),
@@ -275,6 +288,26 @@ def _methods(writer: SqliteWriter) -> dict[str, Callable[..., Any]]:
         "gone_topics": writer.gone_topics,
         "make_room": writer.make_room,
         "forget_names": writer.forget_names,
+    }
+
+
+def _subscription_methods(writer: SqliteWriter) -> dict[str, Callable[..., Any]]:
+    """Return the commands about subscriptions by name."""
+    subscriptions = writer.subscriptions
+
+    def plain(subscription: Subscription | None) -> Any:
+        return None if subscription is None else plain_subscription(subscription)
+
+    def make(draft: Row, *bounds: int | None) -> Any:
+        made = subscriptions.make(subscription_of(draft), *bounds)
+        return made if isinstance(made, str) else plain(made)
+
+    return {
+        "make_subscription": make,
+        "renew_subscription": lambda number, rights_end: plain(subscriptions.renew(number, rights_end)),
+        "set_subscription_keys": lambda number, keys: plain(subscriptions.set_keys(number, keys_of(keys))),
+        "delete_subscription": subscriptions.delete,
+        "save_progress": lambda rows: subscriptions.save([SubscriptionProgress(*row) for row in rows]),
     }
 
 

@@ -2,8 +2,9 @@
 
 The caller carries out the ``Action`` that a method returns, if it returns one. A delivery that has a request or a page
 to get returns ``Queue``, and its caller gives it a place among the requests of all (``host_shares``). With the place,
-``admitted`` returns ``Read``, ``SendChallenge`` or ``SendEvent``, and the outcome is given to ``page``, ``not_read`` or
-``answered``. The place is kept while these are returned, and given back after any other result, None too::
+``admitted`` returns ``Read``, ``SendChallenge`` or ``SendEvent``, and the outcome is given to ``page``, ``postponed``,
+``not_read`` or ``answered``. The place is kept while these are returned, and given back after any other result, also
+None::
 
     action = delivery.admitted()
     if isinstance(action, Read):
@@ -253,6 +254,18 @@ class Delivery(Generic[E]):
             return self._begin(Cause.MORE)
         # The reader lags behind the commit: another page right away would find no more.
         return self._pause_reading(now)
+
+    def postponed(self) -> Action[E] | None:
+        """Give up a page: its first event needs a place of another kind, with which it is read again.
+
+        Returns:
+            ``Queue``, or None.
+
+        Raises:
+            UnexpectedOutcome: no page was being read.
+        """
+        self._read_ended()
+        return self._begin(Cause.MORE) if self.state is State.REPLAYING else None
 
     def not_read(self, now: float) -> Action[E] | None:
         """Note that the store did not give a page; a position below the floor is ``rest(RestReason.BEHIND)`` instead.

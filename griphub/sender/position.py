@@ -46,6 +46,11 @@ class Position:
         if self._changed is None:
             self._changed = now
 
+    @property
+    def changed(self) -> bool:
+        """True if a change is not written."""
+        return self._changed is not None
+
     def save_due(self, now: float) -> bool:
         """Return whether the position is to be written.
 

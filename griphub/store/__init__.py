@@ -6,12 +6,13 @@ suite. SQLite is the engine that comes with the hub: one writer, any number of r
     cursor        places in the order of ids: epoch and id, and the intervals of the epochs
     event         events, stored and drafted
     topic         named sequences of events, and their retention
+    subscription  standing requests by callback, and states of their deliveries
     publication   atomic publish requests with condition and idempotency, and their outcomes
     interface     duties of an engine
     errors        failures of a store
     retention     how far a floor may rise
     plain_records   records as tuples, as they cross between processes
-    schema, sqlite_writer, sqlite_sweep, sqlite_reader   the SQLite engine
+    schema, sqlite_writer, sqlite_sweep, sqlite_subscriptions, sqlite_reader   the SQLite engine
     file_lock     one writer for each file
     ballast       disk space kept for the retention of a full disk
     maintenance   check, vacuum, backup, restore, export and import of a file

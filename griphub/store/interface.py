@@ -14,9 +14,20 @@ from typing import Protocol
 from griphub.store.cursor import EpochInterval
 from griphub.store.event import Event
 from griphub.store.publication import Outcome, Publication
+from griphub.store.subscription import Bound, Keys, Subscription, SubscriptionProgress
 from griphub.store.topic import Topic, TopicSettings
 
-__all__ = ["WHOLE", "KeyRange", "Page", "SnapshotPage", "StorePage", "StoreReader", "StoreState", "StoreWriter"]
+__all__ = [
+    "WHOLE",
+    "KeyRange",
+    "Page",
+    "SnapshotPage",
+    "StorePage",
+    "StoreReader",
+    "StoreState",
+    "StoreWriter",
+    "SubscriptionWriter",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +117,80 @@ class StorePage:
     more: bool
 
 
+class SubscriptionWriter(Protocol):
+    """Part of a writer for subscriptions. Each change is a commit; all but deletions are refused on a full disk."""
+
+    def make(
+        self,
+        draft: Subscription,
+        topic_max: int | None = None,
+        owner_max: int | None = None,
+        total_max: int | None = None,
+    ) -> Subscription | Bound | None:
+        """Make a subscription; one of the same name is left as it is.
+
+        Args:
+            draft: the subscription, its number 0. A position above the newest id is that of the newest.
+            topic_max: greatest number of subscriptions of its topic; None for no bound.
+            owner_max: greatest number of subscriptions of its owner.
+            total_max: greatest number of subscriptions of all owners.
+
+        Returns:
+            The stored subscription of that name; the bound that there are as many as; None if the topic does not exist.
+
+        Raises:
+            StoreFull: there is no space.
+            StoreBroken: a write failed; whether it is stored is not known.
+        """
+
+    def renew(self, number: int, rights_end: int) -> Subscription | None:
+        """Prolong the rights of a subscription; its rest and its failure end.
+
+        Args:
+            number: of the subscription.
+            rights_end: time at which they end, in microseconds since 1970.
+
+        Returns:
+            The subscription then; None if there is none.
+        """
+
+    def set_keys(self, number: int, keys: Keys) -> Subscription | None:
+        """Replace the signing keys of a subscription.
+
+        Args:
+            number: of the subscription.
+            keys: the newest first.
+
+        Returns:
+            The subscription then; None if there is none.
+        """
+
+    def delete(self, topic: int, owner: str, id: str) -> int | None:
+        """Delete a subscription; its number is not used again.
+
+        Args:
+            topic: number of its topic.
+            owner: text that names its owner.
+            id: chosen by the subscriber.
+
+        Returns:
+            Its number; None if there is none.
+        """
+
+    def save(self, progress: Sequence[SubscriptionProgress]) -> None:
+        """Store the states of deliveries in one commit; those of unknown subscriptions are left out.
+
+        Args:
+            progress: in order. A position below the stored one, or above the newest id, moves to that one only.
+        """
+
+
 class StoreWriter(Protocol):
     """Writing part of an engine; a store has one writer at a time."""
+
+    @property
+    def subscriptions(self) -> SubscriptionWriter:
+        """Return the part for subscriptions."""
 
     def state(self) -> StoreState:
         """Return the state of the store."""
@@ -142,7 +225,7 @@ class StoreWriter(Protocol):
         """
 
     def delete_topic(self, name: str) -> Topic | None:
-        """Delete a topic; its number is not used again. Its events are deleted by ``delete_slice``.
+        """Delete a topic and its subscriptions; its number is not used again. ``delete_slice`` deletes its events.
 
         Args:
             name: of the topic.
@@ -300,6 +383,14 @@ class StoreReader(Protocol):
 
         Returns:
             The page; None if the topic does not exist.
+        """
+
+    def subscriptions(self, after: int = 0, limit: int = 1000) -> list[Subscription]:
+        """Return subscriptions in the order of their numbers, with positions of which none is above the newest id.
+
+        Args:
+            after: number behind which the list begins.
+            limit: greatest number of subscriptions.
         """
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from griphub.store.file_lock import FileLock
 from griphub.store.interface import WHOLE
 from griphub.store.plain_records import settings_json, settings_of
 from griphub.store.publication import Publication, Refused
-from griphub.store.schema import connect_reader
+from griphub.store.schema import NEWEST, SUBSCRIPTIONS_SINCE, connect_reader
 from griphub.store.sqlite_reader import SqliteReader
 from griphub.store.sqlite_writer import SqliteWriter
 from griphub.store.topic import Topic
@@ -63,6 +63,18 @@ _CHECKS: Final = (
 )
 """Queries that find rows of a damaged store only, and sentences about these."""
 
+_SUBSCRIPTION_CHECKS: Final = (
+    (
+        "select s.n, s.t from subscription s left join topic t on t.t = s.t where t.t is null",
+        "subscription {0}: there is no topic {1}",
+    ),
+    (
+        f"select n, position, {NEWEST} from subscription where position > {NEWEST}",
+        "subscription {0}: its position is {1}, and ids were issued up to {2} only",
+    ),
+)
+"""Those for stores from format 2 on."""
+
 LOCK_WAIT: Final = 2.0
 """Seconds for the end of a writer whose hub was killed."""
 
@@ -83,11 +95,13 @@ def check(path: pathlib.Path, on_step: Callable[[int, int], None] = lambda step,
     connection = connect_reader(path)
     try:
         connection.execute("begin")
-        on_step(1, 1 + len(_CHECKS))
+        (version,) = connection.execute("pragma user_version").fetchone()
+        checks = _CHECKS + (_SUBSCRIPTION_CHECKS if version >= SUBSCRIPTIONS_SINCE else ())
+        on_step(1, 1 + len(checks))
         problems = [text for (text,) in connection.execute("pragma quick_check(20)") if text != "ok"]
         if not problems:
-            for step, (query, sentence) in enumerate(_CHECKS, 2):
-                on_step(step, 1 + len(_CHECKS))
+            for step, (query, sentence) in enumerate(checks, 2):
+                on_step(step, 1 + len(checks))
                 problems += [sentence.format(*row) for row in connection.execute(f"{query} limit {PROBLEMS_MAX}")]
     except sqlite3.DatabaseError as error:
         return [f"{path}: {error}"]

@@ -16,11 +16,13 @@ from griphub.store.cursor import EpochInterval
 from griphub.store.event import NO_ATTRIBUTES, Draft, Event, Operation, size_of
 from griphub.store.interface import Page, SnapshotPage, StorePage, StoreState
 from griphub.store.publication import Outcome, Publication, Published, Refused, Repeated
+from griphub.store.subscription import Keys, Subscription
 from griphub.store.topic import Retention, Topic, TopicSettings
 
 __all__ = [
     "EVENT_COLUMNS",
     "OPERATIONS",
+    "SUBSCRIPTION_COLUMNS",
     "TOPIC_COLUMNS",
     "PlainDraft",
     "PlainName",
@@ -28,17 +30,21 @@ __all__ = [
     "PlainPublication",
     "Row",
     "event_of",
+    "keys_json",
+    "keys_of",
     "outcome_of",
     "page_of",
     "plain_draft",
     "plain_publication",
     "plain_state",
+    "plain_subscription",
     "plain_topic",
     "settings_json",
     "settings_of",
     "snapshot_page_of",
     "state_of",
     "store_page_of",
+    "subscription_of",
     "topic_of",
 ]
 
@@ -47,9 +53,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = ("put", "delete")
 
 TOPIC_COLUMNS: Final = "t, name, birth, floor, floor_time, last, count, bytes, access, settings, owner"
 EVENT_COLUMNS: Final = "id, prev, ver, ts, data, ctype, key, op, attrs, size"
+SUBSCRIPTION_COLUMNS: Final = (
+    "n, t, id, owner, callback, start, position, keys, rights_end, created, confirmed, rest, failure"
+)
 
 Row = tuple[Any, ...]
-"""Row of a query, with ``TOPIC_COLUMNS`` or ``EVENT_COLUMNS``."""
+"""Row of a query, with ``TOPIC_COLUMNS``, ``EVENT_COLUMNS`` or ``SUBSCRIPTION_COLUMNS``."""
 
 PlainDraft = tuple[int, str | None, str, str | None, bytes, int]
 """Number of the operation, key, content type, attributes as JSON, content, size."""
@@ -207,3 +216,35 @@ def store_page_of(plain: Row) -> StorePage:
     """Return the page of a ``plain`` form: pairs of topic number and event, last id, whether there are more."""
     rows, last, more = plain
     return StorePage(tuple([(row[0], event_of(row[1:])) for row in rows]), last, more)
+
+
+def subscription_of(row: Row) -> Subscription:
+    """Return the subscription of a ``row`` with ``SUBSCRIPTION_COLUMNS``."""
+    number, topic, id, owner, callback, start, position, keys, rights_end, created, confirmed, rest, failure = row
+    return Subscription(
+        *(number, topic, id, owner, callback, start, position, keys_of(keys), rights_end, created, bool(confirmed)),
+        *(rest, failure),
+    )
+
+
+def plain_subscription(subscription: Subscription) -> Row:
+    """Return the plain form of a ``subscription``: a row with ``SUBSCRIPTION_COLUMNS``."""
+    return (
+        *(subscription.number, subscription.topic, subscription.id, subscription.owner, subscription.callback),
+        *(subscription.start, subscription.position, keys_json(subscription.keys), subscription.rights_end),
+        *(subscription.created, int(subscription.confirmed), subscription.rest, subscription.failure),
+    )
+
+
+def keys_json(keys: Keys) -> str:
+    """Return the signing ``keys`` of a subscription as the table has them."""
+    return orjson.dumps(keys).decode()
+
+
+def keys_of(text: str) -> Keys:
+    """Return the signing keys of a subscription.
+
+    Args:
+        text: as the table has them.
+    """
+    return tuple([(key, end) for key, end in orjson.loads(text)])

@@ -9,13 +9,28 @@ from typing import Final, Literal
 
 from griphub.store.errors import StoreProblem
 
-__all__ = ["APPLICATION_ID", "FORMAT", "Sync", "connect_reader", "connect_writer", "read_state"]
+__all__ = [
+    "APPLICATION_ID",
+    "FORMAT",
+    "NEWEST",
+    "SUBSCRIPTIONS_SINCE",
+    "Sync",
+    "connect_reader",
+    "connect_writer",
+    "read_state",
+]
 
 APPLICATION_ID: Final = 0x47485542
 """``GHUB``: distinguishes a store from other SQLite files."""
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Version of the tables."""
+
+SUBSCRIPTIONS_SINCE: Final = 2
+"""First format with subscriptions."""
+
+NEWEST: Final = "(select v - 1 from meta where k = 'next_id')"
+"""Expression for the newest id of a store."""
 
 CACHE_KIB: Final = 65_536
 """Page cache of a connection that writes, in KiB."""
@@ -55,9 +70,20 @@ create index idem_expires on idem(expires);
 create table gone(t integer primary key) strict;
 """
 
+_SUBSCRIPTIONS: Final = """
+create table subscription(
+    n integer primary key autoincrement, t integer not null, id text not null, owner text not null,
+    callback text not null, start text not null, position integer not null, keys text not null,
+    rights_end integer not null, created integer not null, confirmed integer not null, rest text not null,
+    failure text not null, unique (t, owner, id)) strict;
+"""
+
+_STEPS: Final = (_TABLES, _SUBSCRIPTIONS)
+"""Statements that make a store of each format from one of the format before; the first from an empty file."""
+
 
 def connect_writer(path: pathlib.Path, sync: Sync) -> sqlite3.Connection:
-    """Open a store for writing; make it if there is none.
+    """Open a store for writing; make it if there is none, and give one of an earlier format the tables that it lacks.
 
     Args:
         path: of the file.
@@ -71,29 +97,38 @@ def connect_writer(path: pathlib.Path, sync: Sync) -> sqlite3.Connection:
     """
     try:
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
-        made = _check(connection, path)
-        if not made:
-            # Before the first table: it cannot be changed later.
-            connection.execute("pragma auto_vacuum = incremental")
-        connection.execute("pragma journal_mode = wal")
-        if not made:
-            # Until now it had a rollback journal. If a power loss brought that back, it would empty the store.
-            _synchronise(path.parent)
-        connection.execute(f"pragma synchronous = {sync}")
-        # Checkpoints are made by another connection: in a commit they would delay its publications.
-        connection.execute("pragma wal_autocheckpoint = 0")
-        connection.execute(f"pragma journal_size_limit = {LOG_LIMIT}")
-        _common(connection, CACHE_KIB)
-        if not made:
-            connection.execute("begin immediate")
-            for statement in _TABLES.split(";"):
-                connection.execute(statement)
-            connection.execute(f"pragma application_id = {APPLICATION_ID}")
-            connection.execute(f"pragma user_version = {FORMAT}")
-            connection.execute("commit")
+        try:
+            _set_up(connection, path, sync)
+        except BaseException:
+            # With its transaction.
+            connection.close()
+            raise
     except (sqlite3.Error, OSError) as error:
         raise StoreProblem(f"{path} cannot be opened as a store: {error}") from error
     return connection
+
+
+def _set_up(connection: sqlite3.Connection, path: pathlib.Path, sync: Sync) -> None:
+    version = _check(connection, path)
+    if not version:
+        # Before the first table: it cannot be changed later.
+        connection.execute("pragma auto_vacuum = incremental")
+    connection.execute("pragma journal_mode = wal")
+    if not version:
+        # Until now it had a rollback journal. If a power loss brought that back, it would empty the store.
+        _synchronise(path.parent)
+    connection.execute(f"pragma synchronous = {sync}")
+    # Checkpoints are made by another connection: in a commit they would delay its publications.
+    connection.execute("pragma wal_autocheckpoint = 0")
+    connection.execute(f"pragma journal_size_limit = {LOG_LIMIT}")
+    _common(connection, CACHE_KIB)
+    if version < FORMAT:
+        connection.execute("begin immediate")
+        for statement in "".join(_STEPS[version:]).split(";"):
+            connection.execute(statement)
+        connection.execute(f"pragma application_id = {APPLICATION_ID}")
+        connection.execute(f"pragma user_version = {FORMAT}")
+        connection.execute("commit")
 
 
 def connect_reader(path: pathlib.Path) -> sqlite3.Connection:
@@ -132,8 +167,7 @@ def read_state(connection: sqlite3.Connection) -> tuple[str, list[tuple[str, int
     """
     rows = connection.execute("select epoch, first, last from epoch order by n").fetchall()
     newest, moment, secret = connection.execute(
-        "select (select v from meta where k = 'next_id') - 1, (select v from meta where k = 'last_ts'),"
-        " (select v from secret)"
+        f"select {NEWEST}, (select v from meta where k = 'last_ts'), (select v from secret)"
     ).fetchone()
     return rows[-1][0], rows, newest, moment, secret
 
@@ -154,15 +188,15 @@ def _common(connection: sqlite3.Connection, cache: int) -> None:
     connection.execute("pragma trusted_schema = off")
 
 
-def _check(connection: sqlite3.Connection, path: pathlib.Path) -> bool:
-    """Return whether the file has a store; False if it is empty."""
+def _check(connection: sqlite3.Connection, path: pathlib.Path) -> int:
+    """Return the format of the store in a file; 0 if the file is empty."""
     (application,) = connection.execute("pragma application_id").fetchone()
     (version,) = connection.execute("pragma user_version").fetchone()
     (tables,) = connection.execute("select count(*) from sqlite_schema").fetchone()
     if not tables and not application:
-        return False
+        return 0
     if application != APPLICATION_ID:
         raise StoreProblem(f"{path} is a database of another program: name a file that does not exist, or a store")
     if version > FORMAT:
         raise StoreProblem(f"{path} has format {version}, this version of gripproxy reads up to {FORMAT}")
-    return True
+    return int(version)

@@ -17,6 +17,7 @@ from griphub.store.event import Event
 from griphub.store.interface import KeyRange, Page, SnapshotPage, StorePage, StoreState
 from griphub.store.plain_records import (
     EVENT_COLUMNS,
+    SUBSCRIPTION_COLUMNS,
     TOPIC_COLUMNS,
     Row,
     event_of,
@@ -24,9 +25,11 @@ from griphub.store.plain_records import (
     snapshot_page_of,
     state_of,
     store_page_of,
+    subscription_of,
     topic_of,
 )
-from griphub.store.schema import connect_reader, read_state
+from griphub.store.schema import NEWEST, connect_reader, read_state
+from griphub.store.subscription import Subscription
 from griphub.store.topic import Topic
 
 __all__ = ["SCAN", "PageScan", "RowReader", "RowScan", "SqliteReader"]
@@ -222,7 +225,7 @@ class RowReader:
         topic = self._topic(number)
         if topic is None:
             return None
-        (newest,) = fetch("select v - 1 from meta where k = 'next_id'").fetchone()
+        (newest,) = fetch(f"select {NEWEST}").fetchone()
         top = newest if until is None else min(until, newest)
         scanned = top
         where, values = _in_range(keys)
@@ -252,7 +255,7 @@ class RowReader:
         """
         fetch = self._connection.execute
         with self.view():
-            (newest,) = fetch("select v - 1 from meta where k = 'next_id'").fetchone()
+            (newest,) = fetch(f"select {NEWEST}").fetchone()
             rows = fetch(f"select t, {EVENT_COLUMNS} from event where id > ? order by id limit ?", (after, limit + 1))
             scan = RowScan(rows, limit, size, _VERSION + 1, _SIZE + 1)
             events = list(chain.from_iterable(scan))
@@ -382,6 +385,19 @@ class RowReader:
         next_key = events[-1][6] if scan.cut else None
         return topic, [event for event in events if event[7] == 0], next_key
 
+    def subscriptions(self, after: int, limit: int) -> list[Row]:
+        """Return subscriptions in the order of their numbers; see ``StoreReader.subscriptions``.
+
+        Args:
+            after: number behind which the list begins.
+            limit: greatest number of subscriptions.
+        """
+        # Behind a position above the newest id, a delivery would wait without a word for ids that were not issued.
+        columns = SUBSCRIPTION_COLUMNS.replace("position", f"min(position, {NEWEST})")
+        return self._connection.execute(
+            f"select {columns} from subscription where n > ? order by n limit ?", (after, limit)
+        ).fetchall()
+
     def close(self) -> None:
         """Close the connection to the store."""
         self._connection.close()
@@ -454,6 +470,10 @@ class SqliteReader:
         """Return the last event of each key at a version; see ``StoreReader.snapshot``."""
         plain = self._rows.snapshot(number, (keys.low, keys.high, keys.keyed), version, after_key, limit, size)
         return None if plain is None else snapshot_page_of(plain)
+
+    def subscriptions(self, after: int = 0, limit: int = 1000) -> list[Subscription]:
+        """Return subscriptions in the order of their numbers; see ``StoreReader.subscriptions``."""
+        return list(map(subscription_of, self._rows.subscriptions(after, limit)))
 
     def close(self) -> None:
         """Close the connection to the store."""

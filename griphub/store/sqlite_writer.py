@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from griphub.store.ballast import Ballast
 from griphub.store.cursor import EPOCH_SKIP
@@ -36,10 +36,13 @@ from griphub.store.plain_records import (
 from griphub.store.publication import Outcome, Publication
 from griphub.store.retention import SLICE, SLICE_TIME
 from griphub.store.schema import Sync, connect_writer, read_state
+from griphub.store.sqlite_subscriptions import SqliteSubscriptions
 from griphub.store.sqlite_sweep import Sweep
 from griphub.store.topic import Topic, TopicSettings
 
 __all__ = ["NAMES_MAX", "SqliteWriter"]
+
+T = TypeVar("T")
 
 NAMES_MAX: Final = 1_000_000
 """Names of requests that are remembered, of all owners; a further one is refused."""
@@ -106,6 +109,9 @@ class SqliteWriter:
             self._connection = connect_writer(path, sync)
             self._ballast = Ballast(path, ballast)
             self._ballast.take()
+            self.subscriptions: Final = SqliteSubscriptions(
+                self._connection, self._transact, self._require_space, lambda number: number in self._numbers
+            )
             if not self._connection.execute("select count(*) from epoch").fetchone()[0]:
                 self._begin_store()
             self._load()
@@ -124,6 +130,7 @@ class SqliteWriter:
 
     def _load(self) -> None:
         """Load topics and counters, as of the last commit."""
+        self.subscriptions.load()
         connection = self._connection
         meta = dict(connection.execute("select k, v from meta"))
         self._next_id, self._last_ts, self._next_topic = meta["next_id"], meta["last_ts"], meta["next_topic"]
@@ -225,21 +232,16 @@ class SqliteWriter:
             StoreFull: there is no space; none is stored.
             StoreBroken: a write failed; none may be answered before the store was opened again.
         """
-        if not self._ballast.present and not self._ballast.take():
-            raise StoreFull("the disk is full: events are refused until retention, or the operator, has made space")
+        self._require_space()
         group = _Group(self._next_id, self._last_ts, self._clock())
-        connection = self._connection
-        try:
-            connection.execute("begin immediate")
+
+        def work() -> list[PlainOutcome]:
             outcomes = [self._append(group, publication) for publication in publications]
             if group.values:
                 self._insert(group)
-            connection.execute("commit")
-        except sqlite3.Error as error:
-            raise self._failed(error) from error
-        except BaseException:
-            self._failed(None)
-            raise
+            return outcomes
+
+        outcomes = self._transact(work)
         self._next_id, self._last_ts = group.next_id, group.last_ts
         for name, tail in group.tails.items():
             if tail.count:
@@ -250,6 +252,10 @@ class SqliteWriter:
         self._names.update(group.owners)
         self._names_total += group.named
         return outcomes
+
+    def _require_space(self) -> None:
+        if not self._ballast.present and not self._ballast.take():
+            raise StoreFull("the disk is full: events are refused until retention, or the operator, has made space")
 
     def _append(self, group: _Group, publication: PlainPublication) -> PlainOutcome:
         topic_name, drafts, condition, name = publication
@@ -366,16 +372,18 @@ class SqliteWriter:
         return topic, True
 
     def delete_topic(self, name: str) -> Topic | None:
-        """Delete a topic; its events are deleted by ``delete_slice``, its names of requests as they expire."""
+        """Delete a topic and its subscriptions; events are deleted by ``delete_slice``, names as they expire."""
         topic = self._topics.get(name)
         if topic is not None:
             self._change(
                 ("delete from topic where t = ?", (topic.number,)),
+                ("delete from subscription where t = ?", (topic.number,)),
                 ("insert into gone(t) values (?)", (topic.number,)),
             )
             del self._topics[name], self._numbers[topic.number]
             self._owned[topic.owner] -= 1
             self._sweep.forget(topic.number)
+            self.subscriptions.topic_deleted(topic.number)
         return topic
 
     def raise_access(self, name: str) -> Topic | None:
@@ -477,17 +485,12 @@ class SqliteWriter:
         Returns:
             True if more have.
         """
-        connection, now = self._connection, self._clock()
-        try:
-            connection.execute("begin immediate")
-            owners = connection.execute(
-                "delete from idem where (scope, k) in (select scope, k from idem where expires <= ? limit ?)"
-                " returning owner",
-                (now, SLICE),
-            ).fetchall()
-            connection.execute("commit")
-        except sqlite3.Error as error:
-            raise self._failed(error) from error
+        expired = (
+            "delete from idem where (scope, k) in (select scope, k from idem where expires <= ? limit ?)"
+            " returning owner"
+        )
+        now = self._clock()
+        owners = self._transact(lambda: self._connection.execute(expired, (now, SLICE)).fetchall())
         self._names.subtract(Counter(owner for (owner,) in owners))
         self._names += Counter()
         self._names_total -= len(owners)
@@ -497,17 +500,20 @@ class SqliteWriter:
 
     def _change(self, *statements: tuple[str, Sequence[object]]) -> int:
         """Carry out statements in a transaction; return the number of rows that the first one changed."""
-        connection = self._connection
+        return self._transact(lambda: [self._connection.execute(*each).rowcount for each in statements])[0]
+
+    def _transact(self, work: Callable[[], T]) -> T:
+        """Do a work in a transaction, and return its result after the commit."""
         try:
-            connection.execute("begin immediate")
-            counts = [connection.execute(text, values).rowcount for text, values in statements]
-            connection.execute("commit")
+            self._connection.execute("begin immediate")
+            result = work()
+            self._connection.execute("commit")
         except sqlite3.Error as error:
             raise self._failed(error) from error
         except BaseException:
             self._failed(None)
             raise
-        return counts[0]
+        return result
 
     def _failed(self, error: sqlite3.Error | None) -> StoreError:
         """Undo the transaction, and return the exception to raise."""

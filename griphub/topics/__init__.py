@@ -4,7 +4,7 @@
     times          times of clients and of the store
     ranges         ranges of keys, in parameters and in names of channels
     range_index    distinct ranges that contain a key
-    topic_table    topics in memory
+    topic_table    topics in memory; ``subscription_table`` has their subscriptions by callback
     event_text     texts of events, in each representation
     channel_index  channels with followers, and where the chain of each stands
     fanout         items of a commit, one for each channel with followers

@@ -97,6 +97,8 @@ class FanOut:
         self._size = 0
         """Bytes that the waiting events count for."""
         self._expected = newest
+        self._lasts: dict[int, int] = {}
+        """Id of the last event that was added, by topic number."""
         self.newest = newest
         """Id up to which items of all events have been made."""
         self.items = 0
@@ -116,6 +118,21 @@ class FanOut:
         """Id of the newest event that is known to be stored."""
         return max(self.added, self._expected)
 
+    def last(self, number: int) -> int | None:
+        """Return the id of the last event of a topic among those that were added.
+
+        Args:
+            number: of the topic.
+
+        Returns:
+            The id; None if none of its events was added since the start.
+        """
+        return self._lasts.get(number)
+
+    def forget(self, number: int) -> None:
+        """Forget the last event of the deleted topic with a ``number``."""
+        self._lasts.pop(number, None)
+
     def expect(self, id: int) -> None:
         """Note that events up to ``id`` are stored, and will be added later."""
         self._expected = max(self._expected, id)
@@ -132,7 +149,7 @@ class FanOut:
         """
         if self._waiting or self._index.ranges(number):
             return False
-        self.newest = last
+        self.newest = self._lasts[number] = last
         return True
 
     def add(self, number: int, events: Sequence[Event]) -> bool:
@@ -148,6 +165,7 @@ class FanOut:
         if self.skip(number, events[-1].id):
             return False
         size = sum([len(event.data) for event in events]) + EVENT_COST * len(events)
+        self._lasts[number] = events[-1].id
         self._waiting.append(_Transaction(number, events, events[-1].id, size))
         self._size += size
         if self._size > WAITING_MAX:

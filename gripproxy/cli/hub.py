@@ -21,6 +21,7 @@ from gripproxy.cli.hub_text import (
     event_line,
     mailbox_table,
     printable,
+    subscription_table,
     topic_lines,
     topic_table,
 )
@@ -45,8 +46,8 @@ CHUNK: Final = 256 * 1024
 MAX_LINE: Final = 10 * 1024 * 1024
 """Bytes of one line of the standard input: the hub's bound for the data of an event."""
 
-TOPICS_PAGE: Final = 1000
-"""Topics asked for in one request."""
+PAGE: Final = 1000
+"""Objects of a list asked for in one request."""
 
 
 # --- options
@@ -90,6 +91,11 @@ def add_hub_commands(parser: argparse.ArgumentParser) -> None:
     _range_options(snapshot)
     mailboxes = command("mailboxes", "list the mailboxes of the caller")
     mailboxes.add_argument("--json", action="store_true", help="print an object of JSON a line")
+    subscriptions = command("subscriptions", "list subscriptions by callback: state, position, lag, failures")
+    subscriptions.add_argument(
+        "topic", nargs="?", metavar="TOPIC", help="only of this topic, those of all owners for its administrator"
+    )
+    subscriptions.add_argument("--json", action="store_true", help="print an object of JSON a line")
 
 
 def _topics_options(parser: argparse.ArgumentParser) -> None:
@@ -243,20 +249,25 @@ async def _topics(options: argparse.Namespace) -> int:
 
 
 async def _list_topics(connection: HubConnection, *, as_json: bool) -> None:
-    found: list[dict[str, Any]] = []
-    after: str | None = None
-    while True:
-        query = [("limit", str(TOPICS_PAGE)), *([("after", after)] if after is not None else [])]
-        _, page = await _request(connection, "GET", ("topics",), query)
-        found += page["topics"]
-        after = page["next"]
-        if after is None:
-            break
+    found = await _pages(connection, ("topics",), "topics")
     if as_json:
         for topic in found:
             print(json.dumps(topic))
     else:
         print(topic_table(found), end="")
+
+
+async def _pages(connection: HubConnection, path: tuple[str, ...], name: str) -> list[dict[str, Any]]:
+    """Return the objects of all pages of a list; ``name`` is that of the member that has them."""
+    found: list[dict[str, Any]] = []
+    after: str | None = None
+    while True:
+        query = [("limit", str(PAGE)), *([("after", after)] if after is not None else [])]
+        _, page = await _request(connection, "GET", path, query)
+        found += page[name]
+        after = page.get("next")
+        if after is None:
+            return found
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -520,6 +531,21 @@ async def _mailboxes(options: argparse.Namespace) -> int:
     return 0
 
 
+# --- subscriptions
+
+
+async def _subscriptions(options: argparse.Namespace) -> int:
+    path = ("subscriptions",) if options.topic is None else ("topics", options.topic, "subscriptions")
+    async with _connection(options) as connection:
+        found = await _pages(connection, path, "subscriptions")
+    if options.json:
+        for subscription in found:
+            print(json.dumps(subscription))
+    else:
+        print(subscription_table(found), end="")
+    return 0
+
+
 _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Coroutine[Any, Any, int]]]] = {
     "topics": _topics,
     "publish": _publish,
@@ -527,4 +553,5 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Coroutine[Any, Any, in
     "follow": _follow,
     "snapshot": _snapshot,
     "mailboxes": _mailboxes,
+    "subscriptions": _subscriptions,
 }

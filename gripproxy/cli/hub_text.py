@@ -11,7 +11,16 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
-__all__ = ["amount_bytes", "amount_seconds", "event_line", "mailbox_table", "printable", "topic_lines", "topic_table"]
+__all__ = [
+    "amount_bytes",
+    "amount_seconds",
+    "event_line",
+    "mailbox_table",
+    "printable",
+    "subscription_table",
+    "topic_lines",
+    "topic_table",
+]
 
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _BYTES: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
@@ -126,6 +135,30 @@ def mailbox_table(documents: Iterable[Mapping[str, Any]]) -> str:
     names = ("subscriber", "subscriptions", "messages", "bytes", "held", "idle")
     head = ("SUBSCRIBER", "SUBSCRIPTIONS", "MESSAGES", "BYTES", "POLL HELD", "IDLE")
     return _table(head, rounded, names, {1, 2, 3})
+
+
+def subscription_table(documents: Iterable[Mapping[str, Any]]) -> str:
+    """Return subscriptions as a table with a head.
+
+    Args:
+        documents: objects of the API.
+    """
+    names = ("topic", "subscription_id", "state", "position", "newest", "lag", "delivered", "failures", "in_flight")
+    head = ("TOPIC", "SUBSCRIPTION", "STATE", "POSITION", "NEWEST", "LAG", "DELIVERED", "FAILURES", "IN FLIGHT")
+    return _table(head, map(_summary, documents), names, {6})
+
+
+def _summary(subscription: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a subscription with its reason beside its state, and its failures in one text."""
+    reason, failure = subscription.get("reason"), subscription.get("failure")
+    notes = ", ".join(str(note) for note in (reason, failure) if note)
+    failures = subscription.get("failures") or {}
+    return {
+        **subscription,
+        "state": f"{subscription.get('state')} ({notes})" if notes else subscription.get("state"),
+        "lag": f"{float(subscription.get('lag') or 0):.0f} s",
+        "failures": ", ".join(f"{name} {count}" for name, count in failures.items()) or None,
+    }
 
 
 def _table(

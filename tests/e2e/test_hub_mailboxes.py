@@ -13,6 +13,9 @@ from tests.support.hub import PATIENCE, HubSite, hub_site
 
 TOPICS = ("a", "b")
 
+TOLD = 2.0
+"""Seconds after the return of the hub in which held polls are answered; on an idle machine it takes some 0.02."""
+
 
 class Subscriber:
     """One subscriber that follows topics."""
@@ -118,7 +121,7 @@ def test_polls_that_are_held_when_the_hub_is_killed_are_answered_404() -> None:
                     break
         back = time.monotonic()
         assert [await poll for poll in polls] == [(404, [])] * len(polls)
-        assert time.monotonic() - back < PATIENCE
+        assert time.monotonic() - back < TOLD
         # The subscriber begins anew.
         await subscribers[0].follow("a")
         await publish(session, site, "a", "x")

@@ -18,7 +18,7 @@ from griphub.store.sqlite_reader import SqliteReader
 from griphub.store.sqlite_writer import SqliteWriter
 from griphub.store.topic import Topic
 from griphub.topics.event_text import Epochs, Representation, render_events
-from tests.support.store_conformance import made, published
+from tests.support.store_conformance import made, published, subscribed
 
 PATIENCE = 30.0
 BIG = 10**9
@@ -33,6 +33,8 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
     made(writer, "t")
     published(writer, "t", "a=1", "b=1", "no key", "a=2")
     published(writer, "t", "c=1")
+    for id in "abc":
+        subscribed(writer, 1, id)
     writer.close()
     return tmp_path / "hub.db"
 
@@ -90,6 +92,9 @@ async def test_methods_are_those_of_a_reader(start: Start, path: pathlib.Path) -
     assert event is not None
     assert await pool.last_of(number, "a") == event
     assert await pool.id_at(number, event.time) == event.id
+    assert len(reader.subscriptions()) == 3
+    assert await pool.subscriptions() == reader.subscriptions()
+    assert await pool.subscriptions(1, 1) == reader.subscriptions(1, 1)
     assert await pool.page(77, 0, WHOLE, 3, BIG) is None
     assert await pool.render_page(77, 0, WHOLE, 3, BIG, None, Representation.SSE) is None
     assert await pool.render_snapshot(77, WHOLE, 3, None, 3, BIG) is None

@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -19,8 +20,9 @@ from griphub.store.event import Draft
 from griphub.store.interface import StoreState
 from griphub.store.publication import Condition, Idempotency, Outcome, Publication, Published, Refused
 from griphub.store.sqlite_reader import SqliteReader
+from griphub.store.subscription import Subscription, SubscriptionProgress
 from griphub.store.topic import Retention, TopicSettings
-from tests.support.store_conformance import drafts, history, texts
+from tests.support.store_conformance import draft_of, drafts, history, texts
 
 PATIENCE = 30.0
 
@@ -101,6 +103,25 @@ async def test_commands_are_in_order_with_publications(start: Start) -> None:
     assert await writer.gone_topics() == [number]
     assert not await writer.delete_slice(number)
     assert await writer.gone_topics() == []
+
+
+async def test_a_subscription_that_was_answered_survives_the_process(start: Start, tmp_path: pathlib.Path) -> None:
+    returned: asyncio.Future[StoreState] = asyncio.get_running_loop().create_future()
+    writer = await start(on_return=returned.set_result)
+    await writer.put_topic("t", TopicSettings())
+    await outcomes(writer, Publication("t", drafts("a", "b")))
+    made = await writer.make_subscription(draft_of(1), 1, 1, 1, owner="o")
+    assert isinstance(made, Subscription)
+    await writer.save_progress([SubscriptionProgress(made.number, 2, True, "", "")])
+    os.kill(writer.pid, signal.SIGKILL)
+    await asyncio.wait_for(returned, PATIENCE)
+    moved = replace(made, position=2, confirmed=True)
+    assert await writer.make_subscription(draft_of(1), 1, 1, 1, owner="o") == moved
+    assert await writer.make_subscription(draft_of(1, "b"), 1, 1, 1, owner="o") == "topic"
+    assert await writer.delete_subscription(1, "o", "s", owner="o") == made.number
+    reader = SqliteReader(tmp_path / "hub.db")
+    assert reader.subscriptions() == []
+    reader.close()
 
 
 async def test_texts_without_utf_8_are_refused(start: Start) -> None:

@@ -313,16 +313,76 @@ async def polls(foe: Foe) -> None:
     await asyncio.gather(foe.side_by_side(20, act), foe.side_by_side(280, held))
 
 
+async def mailboxes(foe: Foe) -> None:
+    """Mailboxes up to the bound that follow one topic: all its events for all of them, in large batches and large ones.
+
+    Some acknowledge and some do not, two polls at once now and then; commands come and go by the thousand.
+    """
+    numbers, following = itertools.count(), itertools.count(1)
+    topic = f"{HOSTILE}/wide"
+    events = json.dumps({"events": [{"data": "x" * 100, "key": f"k{number}"} for number in range(1000)]}).encode()
+    large = json.dumps({"events": [{"data": "x" * 900_000}]}).encode()
+
+    def commands(sequence: int, name: str, keys: int, size: int = 0) -> bytes:
+        subjects = [{"topic": topic}, *({"topic": topic, "key": f"{key}".rjust(size, "k")} for key in range(keys))]
+        return json.dumps({"sequence": sequence, "commands": [{name: subject} for subject in subjects]}).encode()
+
+    async def follow() -> None:
+        url = f"{foe.url}/subscribers/s{next(numbers)}/commands"
+        if await foe.ask("POST", url, data=commands(1, "subscribe", 50)) != 200:
+            await asyncio.sleep(0.2)
+
+    async def poll() -> None:
+        number = next(following) % 300
+        query = {"wait": "5"}
+        if number % 2:
+            # Whatever the publisher's id is: it has to be learnt for an acknowledgement that counts.
+            async with foe.session.get(f"{foe.url}/subscribers/s{number}/poll?wait=5", headers=foe.headers) as response:
+                answer = await response.json(content_type=None)
+            if response.status == 200 and answer["messages"]:
+                query["max_processed_sequence_id"] = answer["messages"][-1]["sequence_id"]
+                query["publisher_id"] = answer["publisher_id"]
+        await foe.ask("GET", f"{foe.url}/subscribers/s{number}/poll", params=query)
+
+    async def change() -> None:
+        url = f"{foe.url}/subscribers/changing{next(numbers)}"
+        for sequence, name in ((1, "subscribe"), (2, "unsubscribe"), (3, "subscribe")):
+            await foe.ask("POST", f"{url}/commands", data=commands(sequence, name, 1999, 900))
+        await foe.ask("DELETE", url)
+
+    await asyncio.gather(
+        foe.side_by_side(10, follow),
+        foe.side_by_side(200, poll),
+        foe.side_by_side(4, lambda: _drop(foe.post("wide", events))),
+        foe.side_by_side(2, lambda: _drop(foe.post("wide", large))),
+        foe.side_by_side(2, change),
+    )
+
+
 ATTACKS: Final[Mapping[str, Callable[[Foe], Awaitable[None]]]] = {
     act.__name__: act
-    for act in (topics, ranges, names, histories, snapshots, batches, bodies, deep, bad, half_open, links, polls)
+    for act in (
+        topics,
+        ranges,
+        names,
+        histories,
+        snapshots,
+        batches,
+        bodies,
+        deep,
+        bad,
+        half_open,
+        links,
+        polls,
+        mailboxes,
+    )
 }
 
 
 async def prepare(foe: Foe) -> None:
     """Make the topics of the attacks."""
     settings = {"retention": {"bytes": 40_000_000}}
-    for name in ("main", "long", "keyed", "batches", "bodies", "silent"):
+    for name in ("main", "long", "keyed", "batches", "bodies", "silent", "wide"):
         assert await foe.ask("PUT", foe.topic(name), json=settings) in (200, 201), name
     whole = {"events": [{"data": "x" * LONG_SIZE, "key": f"b{number}"} for number in range(1000)]}
     for _ in range(LONG_EVENTS // 1000):

@@ -97,7 +97,7 @@ class Owners:
 
 
 class _Owner:
-    """One ordinary owner: odd ones poll, even ones have a stream."""
+    """One ordinary owner: one of three polls, one has a stream, and one a mailbox."""
 
     def __init__(self, owners: Owners, number: int) -> None:
         self.owners = owners
@@ -146,7 +146,7 @@ class _Owner:
 
     async def follow(self) -> None:
         try:
-            await (self._poll() if self.number % 2 else self._stream())
+            await (self._stream, self._poll, self._mailbox)[self.number % 3]()
         except (aiohttp.ClientError, TimeoutError) as error:
             self.error(f"following: {error!r}")
         else:
@@ -166,6 +166,28 @@ class _Owner:
             for event in page["events"]:
                 self.take(event)
             after = page["cursor"]
+
+    async def _mailbox(self) -> None:
+        url = f"{self.owners.url}/subscribers/mine"
+        batch = {"sequence": 1, "commands": [{"subscribe": {"topic": f"o{self.number}/t"}}]}
+        async with self.owners.session.post(f"{url}/commands", json=batch, headers=self.headers) as response:
+            if response.status != 200:
+                self.error(f"commands: {response.status} {(await response.text())[:200]}")
+                return
+            params = {"publisher_id": (await response.json())["publisher_id"], "wait": str(WAIT)}
+        self.owners.following += 1
+        while True:
+            async with self.owners.session.get(f"{url}/poll", params=params, headers=self.headers) as response:
+                if response.status != 200:
+                    self.error(f"mailbox: {response.status} {(await response.text())[:200]}")
+                    await asyncio.sleep(0.5)
+                    continue
+                reply = await response.json()
+            if reply["lost"] or reply["publisher_id"] != params["publisher_id"]:
+                self.error(f"mailbox: {str(reply)[:200]}")
+            for message in reply["messages"]:
+                self.take(message["event"])
+                params["max_processed_sequence_id"] = message["sequence_id"]
 
     async def _stream(self) -> None:
         headers = {**self.headers, "Accept": "text/event-stream"}

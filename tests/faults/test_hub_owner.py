@@ -42,6 +42,8 @@ CHANGES: Final = {
     "hub.ranges_per_owner_max": "50",
     "hub.idempotency_per_owner_max": "200",
     "hub.pages_per_owner_max": "100",
+    "hub.mailboxes_per_owner_max": "300",
+    "hub.mailbox_bytes_max": "1000000",
     "proxy.client_head_timeout": "5",
     "proxy.client_body_timeout": "5",
 }
@@ -50,7 +52,7 @@ CHANGES: Final = {
 MEMORY: Final = {"hub": 400, "writer": 250, "reader": 150, "bodies": 200, "worker": 250, "handler": 200}
 """Megabytes that each process may have at most."""
 
-LIMITED: Final = ("topics", "ranges", "names", "histories", "snapshots")
+LIMITED: Final = ("topics", "ranges", "names", "histories", "snapshots", "mailboxes")
 """Attacks that a limit must have ended by 429."""
 
 REFUSED: Final = {"bodies": "413", "deep": "400", "bad": "403", "links": "403"}

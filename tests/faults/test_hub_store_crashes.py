@@ -1,8 +1,9 @@
 """Crashes between each two operations on the files of a store, power losses, and synchronisations that fail.
 
-A scenario publishes named requests, trims, and makes checkpoints. It is ended before each of its operations in turn, in
-a process of its own; for power losses its operations are replayed up to each point. Then the store is opened again, all
-requests are repeated, and each must be there once, with the outcome that was answered.
+A scenario publishes named requests, has subscriptions, trims, and makes checkpoints. It is ended before each of its
+operations in turn, in a process of its own; for power losses its operations are replayed up to each point. Then the
+store is opened again, all requests are repeated, and each must be there once, with the outcome that was answered; so
+must the subscriptions, with no position above an event that is there.
 """
 
 from __future__ import annotations
@@ -24,16 +25,20 @@ from griphub.store.publication import Idempotency, Publication, Published, Repea
 from griphub.store.schema import Sync
 from griphub.store.sqlite_reader import SqliteReader
 from griphub.store.sqlite_writer import SqliteWriter
+from griphub.store.subscription import SubscriptionProgress
 from griphub.store.topic import Retention, TopicSettings
 from tests.faults.sqlite_shim import IOERR_FSYNC, OK, Operation, install
-from tests.support.store_conformance import drafts, texts, trim
+from tests.support.store_conformance import drafts, subscribed, texts, trim
 
 REQUESTS = 8
 KEPT = 9
 """Events that the retention of the topic keeps."""
 
 Answers = dict[int, tuple[int, ...]]
-"""Ids of the events of each answered request."""
+"""Ids of the events of each answered request; below 0 results of answered changes of subscriptions."""
+
+MADE, SAVED, DELETED = -1, -2, -3
+"""A subscription was made, its number; its position was saved, the position; another one was made and deleted."""
 
 
 def request(number: int) -> Publication:
@@ -42,7 +47,7 @@ def request(number: int) -> Publication:
 
 
 def scenario(path: pathlib.Path, sync: Sync, answer: Callable[[int, tuple[int, ...]], None]) -> None:
-    """Publish, trim and make checkpoints."""
+    """Publish, have subscriptions, trim and make checkpoints."""
     writer = SqliteWriter(path, sync)
     made = writer.put_topic("t", TopicSettings(Retention(events=KEPT)))
     assert made is not None
@@ -54,15 +59,24 @@ def scenario(path: pathlib.Path, sync: Sync, answer: Callable[[int, tuple[int, .
         assert isinstance(second, Published)
         answer(number, first.ids)
         answer(number + 1, second.ids)
+        if number == 0:
+            answer(MADE, (subscribed(writer, made[0].number, "kept").number,))
         if number == 2:
+            writer.subscriptions.save([SubscriptionProgress(1, second.ids[-1], True, "", "")])
+            answer(SAVED, (second.ids[-1],))
             checkpoints.execute("pragma wal_checkpoint(passive)").fetchone()
         if number == 4:
             trim(writer, made[0].number)
+            subscribed(writer, made[0].number, "other")
+            writer.subscriptions.delete(made[0].number, "o", "other")
+            answer(DELETED, ())
             checkpoints.execute("pragma wal_checkpoint(truncate)").fetchone()
 
 
 def verify(path: pathlib.Path, answers: Answers, *, durable: bool = True) -> None:
     """Open a store after a crash, repeat all requests, and compare."""
+    verify_subscriptions(path, answers if durable else {})
+    answers = {number: ids for number, ids in answers.items() if number >= 0}
     writer = SqliteWriter(path, "off")
     try:
         if writer.put_topic("t", TopicSettings(Retention(events=KEPT))) is None:
@@ -93,6 +107,30 @@ def verify(path: pathlib.Path, answers: Answers, *, durable: bool = True) -> Non
     got = texts(page.events)
     assert got == wanted[len(wanted) - len(got) :]
     assert len(got) >= KEPT
+
+
+def verify_subscriptions(path: pathlib.Path, answers: Answers) -> None:
+    """Open a store after a crash, and compare its subscriptions with the answers."""
+    writer = SqliteWriter(path, "off")
+    reader = SqliteReader(path)
+    newest, found = writer.state().newest, {each.id: each for each in reader.subscriptions()}
+    kept, other = found.get("kept"), found.get("other")
+    if MADE in answers:
+        assert kept is not None
+        assert (kept.number,) == answers[MADE]
+    if SAVED in answers:
+        assert kept is not None
+        assert (kept.position, kept.confirmed) == (*answers[SAVED], True)
+    if DELETED in answers:
+        assert other is None
+    assert all(each.position <= newest for each in found.values())
+    if kept is not None:
+        # Repeated, the request finds it. The number of a deleted one is not used again.
+        assert subscribed(writer, kept.topic, "kept") == kept
+        assert subscribed(writer, kept.topic, "further").number > (2 if DELETED in answers else kept.number)
+    assert check(path) == []
+    reader.close()
+    writer.close()
 
 
 def texts_of(number: int) -> list[str]:
@@ -171,7 +209,7 @@ def operations(folder: pathlib.Path, sync: Sync) -> list[tuple[Operation | None,
     folder.mkdir()
     records, status = run_apart(folder / "hub.db", sync, lambda count, operation: OK)
     assert status == 0
-    assert len(answered(records)) == REQUESTS
+    assert len(answered(records)) == REQUESTS + 3
     return records
 
 
@@ -189,7 +227,7 @@ def test_a_kill_before_each_operation(tmp_path: pathlib.Path) -> None:
         path = tmp_path / f"{place}.db"
         records, status = run_apart(path, "full", kill)
         assert status == signal.SIGKILL
-        partly += 0 < len(answered(records)) < REQUESTS
+        partly += 0 < len(answered(records)) < REQUESTS + 3
         verify(path, answered(records))
     assert partly > 50
 
@@ -289,6 +327,6 @@ def test_a_failed_synchronisation_answers_nothing(tmp_path: pathlib.Path) -> Non
 
         path = tmp_path / f"{place}.db"
         records, _ = run_apart(path, "full", fail)
-        broken += len(answered(records)) < REQUESTS
+        broken += len(answered(records)) < REQUESTS + 3
         verify(path, answered(records))
     assert broken > 5

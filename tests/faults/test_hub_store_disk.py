@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pathlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -16,8 +17,9 @@ from griphub.store.errors import StoreBroken, StoreError, StoreFull
 from griphub.store.interface import WHOLE, StoreState
 from griphub.store.maintenance import check
 from griphub.store.publication import Idempotency, Outcome, Publication, Published, Repeated
+from griphub.store.subscription import Subscription, SubscriptionProgress
 from griphub.store.topic import Retention, TopicSettings
-from tests.support.store_conformance import drafts
+from tests.support.store_conformance import draft_of, drafts
 
 ROOT = pathlib.Path(__file__).parents[2]
 BALLAST = 6_000_000
@@ -44,6 +46,9 @@ class Disk:
         idempotency = None if name is None else Idempotency("o", name, b"d")
         self.writer.append(Publication("t", drafts(*texts), None, idempotency), answer.set_result)
         return await asyncio.wait_for(answer, 60)
+
+    async def subscribe(self, id: str) -> Subscription | str | None:
+        return await self.writer.make_subscription(draft_of(1, id), None, None, None, owner="o")
 
     async def ids(self) -> list[int]:
         """Return the ids of all events."""
@@ -87,6 +92,15 @@ async def fill(disk: Disk) -> list[int]:
         ids += outcome.ids
 
 
+async def fits(disk: Disk, id: str) -> bool:
+    """Make a subscription; return whether there was space for it."""
+    try:
+        await disk.subscribe(id)
+    except StoreFull:
+        return False
+    return True
+
+
 async def taken(disk: Disk) -> Published:
     """Publish until the disk has room again."""
     async with asyncio.timeout(60):
@@ -121,6 +135,50 @@ async def test_more_space_is_used_without_a_restart(disk: Disk) -> None:
     disk.space.write_text(str(10**9))
     outcome = await taken(disk)
     assert (disk.writer.pid, await disk.ids()) == (pid, [*ids, *outcome.ids])
+
+
+async def test_on_a_full_disk_subscriptions_are_deleted_and_nothing_else(disk: Disk) -> None:
+    pid = disk.writer.pid
+    kept = await disk.subscribe("kept")
+    assert isinstance(kept, Subscription)
+    await disk.subscribe("cancelled")
+    [*_, newest] = await fill(disk)
+    # Until the last free page: a subscription takes little.
+    count = 0
+    while await fits(disk, f"{count:0250d}"):
+        count += 1
+    before = await disk.readers.subscriptions(0, 100_000)
+    with pytest.raises(StoreFull):
+        await disk.subscribe("refused")
+    assert await disk.writer.delete_subscription(1, "o", "cancelled", owner="o") == 2
+    async with asyncio.timeout(60):
+        while True:
+            disk.space.write_text(str(10**9))
+            try:
+                await disk.writer.save_progress([SubscriptionProgress(1, newest, True, "", "")])
+            except StoreFull:
+                # The ballast is not occupied again yet.
+                await asyncio.sleep(0.05)
+            else:
+                break
+    moved = replace(kept, position=newest, confirmed=True)
+    assert await disk.readers.subscriptions(0, 100_000) == [moved, *before[2:]]
+    assert disk.writer.pid == pid
+    assert check(disk.path) == []
+
+
+async def test_a_failed_synchronisation_of_a_subscription(disk: Disk) -> None:
+    first = await disk.subscribe("a")
+    disk.failing.touch()
+    with pytest.raises(StoreBroken):
+        await disk.subscribe("b")
+    disk.failing.unlink()
+    await asyncio.wait_for(disk.returned, 60)
+    # Whether it was stored or not, it is there once.
+    second = await disk.subscribe("b")
+    assert [await disk.subscribe(id) for id in "ab"] == [first, second]
+    assert await disk.readers.subscriptions() == [first, second]
+    assert check(disk.path) == []
 
 
 async def test_a_failed_synchronisation(disk: Disk) -> None:

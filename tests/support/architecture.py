@@ -54,17 +54,24 @@ LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
     "griphub.sender": ("grip",),
     "griphub.mailboxes": ("grip",),
     "griphub.access": ("grip",),
-    "griphub.processes": ("grip", "process", "griphub.store", "griphub.topics"),
+    "griphub.callbacks": (
+        *("grip", "process", "http1", "routing", "backend"),
+        *("griphub.store", "griphub.topics", "griphub.sender"),
+    ),
+    "griphub.processes": (
+        *("grip", "process"),
+        *("griphub.store", "griphub.topics", "griphub.sender", "griphub.callbacks"),
+    ),
     "griphub.notify": ("grip", "process", "griphub.store", "griphub.topics"),
     "griphub.api": (
         *("grip", "config", "process", "http1"),
-        *("griphub.store", "griphub.topics", "griphub.access", "griphub.mailboxes", "griphub.processes"),
-        "griphub.notify",
+        *("griphub.store", "griphub.topics", "griphub.access", "griphub.mailboxes", "griphub.sender"),
+        *("griphub.callbacks", "griphub.processes", "griphub.notify"),
     ),
     "griphub.service": (
         *("grip", "config", "process", "http1"),
-        *("griphub.store", "griphub.topics", "griphub.access", "griphub.mailboxes", "griphub.processes"),
-        *("griphub.notify", "griphub.api"),
+        *("griphub.store", "griphub.topics", "griphub.access", "griphub.mailboxes", "griphub.sender"),
+        *("griphub.callbacks", "griphub.processes", "griphub.notify", "griphub.api"),
     ),
     "griphub.client": (),
     "cli": (

@@ -19,6 +19,7 @@ from griphub.api.reading import Reading
 from griphub.api.request import Answer, Request, answer_bytes, problem_answer, target_of
 from griphub.api.server import HubConnection
 from griphub.api.snapshots import Snapshots
+from griphub.api.subscriptions import SubscriptionRequests
 from griphub.api.topics import Topics
 from griphub.api.websockets import WebSockets
 from gripproxy.grip.signature import Key
@@ -49,7 +50,8 @@ class Composed:
     def __init__(self, context: Context, proxy_key: Key | None = None) -> None:
         following = Following(context)
         reading = Reading(context, following)
-        publishing = Publishing(context, Feed(context.fanout, context.counters, context.mailboxes))
+        feed = Feed(context.fanout, context.counters, [context.mailboxes, context.subscriptions])
+        publishing = Publishing(context, feed)
         self.application = HubApplication(
             context,
             Topics(context, Patterns(context.config.hub_autocreate)),
@@ -59,6 +61,7 @@ class Composed:
             Keys(context, publishing, reading),
             Snapshots(context, reading, following),
             MailboxRequests(context),
+            SubscriptionRequests(context),
             proxy_key,
         )
 

@@ -21,7 +21,7 @@ from griphub.api.metrics import HubMetrics, MetricsApplication
 from griphub.api.server import HubConnection, HubServer
 from griphub.api.server_limits import ServerLimits
 from griphub.notify.control_client import ControlClient
-from griphub.processes import reader_process, readers, writer, writer_process
+from griphub.processes import reader_process, readers, sender, sender_commands, writer, writer_process
 from griphub.processes.checkpointer import Checkpointer
 from griphub.processes.child import child_parser
 from griphub.processes.frames import FrameBuffer, FrameSocket, frame
@@ -98,8 +98,8 @@ class _Child:
 
     async def start(self) -> None:
         """Open the store."""
-        start = {writer.MODULE: self._writer, readers.MODULE: self._reader}.get(self._module, self._bodies)
-        self._work = start()
+        starts = {writer.MODULE: self._writer, readers.MODULE: self._reader, sender.MODULE: self._sender}
+        self._work = starts.get(self._module, self._bodies)()
 
     def write(self, data: bytes) -> None:
         """Take a frame; it is carried out in a later turn, with others of this one."""
@@ -159,6 +159,17 @@ class _Child:
             for name, arguments in self._channel.receive(None):
                 kind, method = methods[name]
                 self._send((kind, method(*arguments)))
+
+        return work
+
+    def _sender(self) -> Callable[[], object]:
+        """Return the work of a sender that sends nothing."""
+        self._send((sender_commands.READY,))
+
+        def work() -> None:
+            for kind, *arguments in self._channel.receive(None):
+                if kind == sender_commands.CANCEL:
+                    self._send((sender_commands.CANCELLED, *arguments))
 
         return work
 
@@ -352,6 +363,7 @@ async def memory_hub(
         for module, name, double in (
             (readers, "ChildProcess", _Child),
             (writer, "ChildProcess", _Child),
+            (sender, "ChildProcess", _Child),
             (service, "ControlClient", _NoHandler),
             (service, "HeldChannels", _NoChannels),
         ):

@@ -184,6 +184,8 @@ class Hub:
             quotas=quotas,
             leases=SnapshotLeases(),
             mailboxes=cast(Any, None),
+            subscriptions=cast(Any, None),
+            callback_policy=cast(Any, None),
             counters=HubCounters(),
             now=now,
             wall=lambda: 0.0,

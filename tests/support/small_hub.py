@@ -67,6 +67,7 @@ class SmallHub:
         followers: streams that are open.
         whole: whether snapshots have their last line.
         mailboxes: objects of the list of mailboxes.
+        subscriptions: objects of the list of subscriptions.
         url: of the hub.
     """
 
@@ -82,6 +83,7 @@ class SmallHub:
         self.page = 1000
         self.whole = True
         self.mailboxes: list[dict[str, Any]] = []
+        self.subscriptions: list[dict[str, Any]] = []
         self.url = ""
         self.gate = threading.Event()
         self.gate.set()
@@ -215,6 +217,13 @@ class SmallHub:
 
     async def _subscribers(self, request: web.Request) -> web.Response:
         return web.json_response({"subscribers": self.mailboxes})
+
+    async def _subscriptions(self, request: web.Request) -> web.Response:
+        name, after = request.match_info.get("topic"), int(request.query.get("after", "0"))
+        found = [each for each in self.subscriptions if name in (None, each["topic"])]
+        page = found[after : after + min(self.page, int(request.query["limit"]))]
+        end = after + len(page)
+        return web.json_response({"subscriptions": page, **({"next": str(end)} if end < len(found) else {})})
 
     async def _settings(self, request: web.Request) -> web.Response:
         name = request.match_info["topic"]
@@ -369,6 +378,8 @@ class SmallHub:
         application = web.Application(middlewares=[self._around], client_max_size=2**26)
         application.router.add_get("/hub/topics", self._list)
         application.router.add_get("/hub/subscribers", self._subscribers)
+        application.router.add_get("/hub/subscriptions", self._subscriptions)
+        application.router.add_get("/hub/topics/{topic:[^/]+}/subscriptions", self._subscriptions)
         for method in ("GET", "PUT", "DELETE"):
             application.router.add_route(method, "/hub/topics/{topic:[^/]+}", self._settings)
         application.router.add_get("/hub/topics/{topic:[^/]+}/events", self._read)

@@ -15,9 +15,22 @@ import pytest
 from griphub.store.event import Draft, Event
 from griphub.store.interface import WHOLE, KeyRange, StoreReader, StoreWriter
 from griphub.store.publication import Condition, Idempotency, Publication, Published, Refused, Repeated
+from griphub.store.subscription import Subscription, SubscriptionProgress
 from griphub.store.topic import Retention, Topic, TopicSettings
 
-__all__ = ["Conformance", "HandClock", "Stores", "drafts", "history", "made", "published", "texts", "trim"]
+__all__ = [
+    "Conformance",
+    "HandClock",
+    "Stores",
+    "draft_of",
+    "drafts",
+    "history",
+    "made",
+    "published",
+    "subscribed",
+    "texts",
+    "trim",
+]
 
 SECOND = 1_000_000
 """Microseconds."""
@@ -110,6 +123,19 @@ def texts(events: Sequence[Event]) -> list[str]:
         else:
             shown.append(event.data.decode() if event.key is None else f"{event.key}={event.data.decode()}")
     return shown
+
+
+def draft_of(topic: int, id: str = "s", owner: str = "o", position: int = 0) -> Subscription:
+    """Return a subscription without a number."""
+    keys = (("whsec_new", None), ("whsec_old", 1_700_000_000.25))
+    return Subscription(0, topic, id, owner, "https://example.com/ü", "after=0", position, keys, 2 * SECOND, SECOND)
+
+
+def subscribed(writer: StoreWriter, topic: int, id: str = "s", owner: str = "o", position: int = 0) -> Subscription:
+    """Make a subscription; it must succeed."""
+    result = writer.subscriptions.make(draft_of(topic, id, owner, position))
+    assert isinstance(result, Subscription)
+    return result
 
 
 class Conformance:
@@ -616,3 +642,135 @@ class Conformance:
         assert stores.reader.topic("t") is None
         assert stores.reader.page(topic.number, 0, WHOLE, 10, BIG) is None
         assert stores.writer.append([Publication("t", drafts("b"))]) == [Refused("unknown")]
+
+    # --- subscriptions
+
+    def test_a_subscription_is_stored_as_it_was_drafted(self, stores: Stores, topic: Topic) -> None:
+        [newest] = published(stores.writer, "t", "a").ids
+        draft = draft_of(topic.number, "ü/1", position=newest)
+        stored = stores.writer.subscriptions.make(draft)
+        assert stored == dataclasses.replace(draft, number=1)
+        stores.crash()
+        assert stores.reader.subscriptions() == [stored]
+
+    def test_the_same_name_again_is_the_stored_subscription(self, stores: Stores, topic: Topic) -> None:
+        first = subscribed(stores.writer, topic.number)
+        stores.crash()
+        other = dataclasses.replace(draft_of(topic.number), callback="https://example.com/other", created=5 * SECOND)
+        assert stores.writer.subscriptions.make(other, 0, 0, 0) == first, "bounds are those of further ones"
+        assert stores.reader.subscriptions() == [first]
+
+    def test_each_owner_and_each_topic_has_ids_of_its_own(self, stores: Stores, topic: Topic) -> None:
+        other = made(stores.writer, "u")
+        numbers = [
+            subscribed(stores.writer, number, "s", owner).number
+            for number in (topic.number, other.number)
+            for owner in ("o", "p")
+        ]
+        assert numbers == sorted(set(numbers))
+
+    def test_a_subscription_needs_its_topic(self, stores: Stores, topic: Topic) -> None:
+        assert stores.writer.subscriptions.make(draft_of(77)) is None
+        stores.writer.delete_topic("t")
+        assert stores.writer.subscriptions.make(draft_of(topic.number)) is None
+
+    def test_subscriptions_are_bounded(self, stores: Stores, topic: Topic) -> None:
+        other = made(stores.writer, "u")
+
+        def make(number: int, id: str, owner: str) -> str:
+            result = stores.writer.subscriptions.make(draft_of(number, id, owner), 2, 3, 5)
+            assert result is not None
+            return result if isinstance(result, str) else "made"
+
+        t, u = topic.number, other.number
+        assert [make(t, id, "o") for id in "abc"] == ["made", "made", "topic"]
+        stores.crash()
+        assert make(t, "a", "p") == "topic"
+        assert [make(u, id, "o") for id in "ab"] == ["made", "owner"]
+        assert make(u, "a", "p") == "made"
+        v = made(stores.writer, "v").number
+        assert [make(v, id, "p") for id in "ab"] == ["made", "total"]
+        # What was deleted makes room, alone or with its topic.
+        assert stores.writer.subscriptions.delete(t, "o", "a") is not None
+        assert make(t, "c", "p") == "made"
+        stores.writer.delete_topic("u")
+        assert [make(v, "b", "o"), make(v, "c", "o")] == ["made", "topic"]
+        w = made(stores.writer, "w").number
+        assert [make(w, id, "q") for id in "ab"] == ["made", "total"]
+
+    def test_numbers_of_subscriptions_are_never_issued_again(self, stores: Stores, topic: Topic) -> None:
+        first = subscribed(stores.writer, topic.number)
+        assert stores.writer.subscriptions.delete(topic.number, "o", "s") == first.number
+        assert stores.writer.subscriptions.delete(topic.number, "o", "s") is None
+        stores.crash()
+        second = subscribed(stores.writer, topic.number)
+        assert second.number > first.number
+        stores.writer.delete_topic("t")
+        stores.crash()
+        assert subscribed(stores.writer, made(stores.writer, "t").number).number > second.number
+
+    def test_a_deleted_subscription_is_not_there_after_a_crash(self, stores: Stores, topic: Topic) -> None:
+        kept = subscribed(stores.writer, topic.number, "kept")
+        for owner, id in (("p", "kept"), ("o", "other")):
+            subscribed(stores.writer, topic.number, id, owner)
+            assert stores.writer.subscriptions.delete(topic.number, owner, id) is not None
+        stores.crash()
+        assert stores.reader.subscriptions() == [kept]
+
+    def test_a_topic_is_deleted_with_its_subscriptions(self, stores: Stores, topic: Topic) -> None:
+        kept = subscribed(stores.writer, made(stores.writer, "u").number)
+        for id in "abc":
+            subscribed(stores.writer, topic.number, id)
+        stores.writer.delete_topic("t")
+        assert stores.reader.subscriptions() == [kept]
+        stores.crash()
+        assert stores.reader.subscriptions() == [kept]
+
+    def test_a_renewal_ends_a_rest(self, stores: Stores, topic: Topic) -> None:
+        [newest] = published(stores.writer, "t", "a").ids
+        first = subscribed(stores.writer, topic.number)
+        stores.writer.subscriptions.save([SubscriptionProgress(first.number, newest, True, "callback", "timeout")])
+        resting = dataclasses.replace(first, position=newest, confirmed=True, rest="callback", failure="timeout")
+        assert stores.reader.subscriptions() == [resting]
+        renewed = stores.writer.subscriptions.renew(first.number, 9 * SECOND)
+        assert renewed == dataclasses.replace(resting, rest="", failure="", rights_end=9 * SECOND)
+        stores.crash()
+        assert stores.reader.subscriptions() == [renewed]
+        assert stores.writer.subscriptions.renew(77, SECOND) is None
+
+    def test_keys_are_replaced(self, stores: Stores, topic: Topic) -> None:
+        first = subscribed(stores.writer, topic.number)
+        keys = (("whsec_newest", None), ("whsec_new", 1_795_460_400.125))
+        changed = stores.writer.subscriptions.set_keys(first.number, keys)
+        assert changed == dataclasses.replace(first, keys=keys)
+        stores.crash()
+        assert stores.reader.subscriptions() == [changed]
+        assert stores.writer.subscriptions.set_keys(77, keys) is None
+
+    def test_a_position_never_moves_back(self, stores: Stores, topic: Topic) -> None:
+        ids = published(stores.writer, "t", "a", "b", "c").ids
+        one, two = [subscribed(stores.writer, topic.number, id) for id in "ab"]
+
+        def saved(*progress: tuple[int, int]) -> list[int]:
+            stores.writer.subscriptions.save([SubscriptionProgress(*each, False, "", "") for each in progress])
+            return [each.position for each in stores.reader.subscriptions()]
+
+        assert saved((one.number, ids[1]), (two.number, ids[0]), (77, ids[2])) == [ids[1], ids[0]]
+        assert saved((one.number, ids[0]), (two.number, ids[2])) == [ids[1], ids[2]]
+        stores.crash()
+        assert saved() == [ids[1], ids[2]]
+
+    def test_a_position_is_never_above_the_newest_id(self, stores: Stores, topic: Topic) -> None:
+        [newest] = published(stores.writer, "t", "a").ids
+        first = subscribed(stores.writer, topic.number, position=newest + 100)
+        assert first.position == newest
+        stores.writer.subscriptions.save([SubscriptionProgress(first.number, newest + 100, False, "", "")])
+        assert [each.position for each in stores.reader.subscriptions()] == [newest]
+
+    def test_subscriptions_are_read_in_pages(self, stores: Stores, topic: Topic) -> None:
+        all_of_them = [subscribed(stores.writer, topic.number, str(count)) for count in range(5)]
+        pages: list[list[Subscription]] = []
+        while page := stores.reader.subscriptions(pages[-1][-1].number if pages else 0, 2):
+            pages.append(page)
+        assert [len(page) for page in pages] == [2, 2, 1]
+        assert [each for page in pages for each in page] == all_of_them

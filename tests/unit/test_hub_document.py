@@ -1,4 +1,4 @@
-"""docs/hub.md and docs/mailboxes.md have every path, parameter, problem and limit of the hub's OpenAPI document."""
+"""docs/hub.md and its further pages have every path, parameter, problem and limit of the hub's OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from griphub.api.problem import STATUSES
 from gripproxy.config.keys import SECTIONS
 from tests.support.architecture import ROOT
 
-TEXT = "".join((ROOT / "docs" / name).read_text() for name in ("hub.md", "mailboxes.md"))
+TEXT = "".join((ROOT / "docs" / name).read_text() for name in ("hub.md", "mailboxes.md", "p3sub.md"))
 DOCUMENT = json.loads(OPENAPI)
 
 INTERNAL = ("/follow/{capability}", "/snapshot/{capability}")
@@ -35,7 +35,8 @@ def operations() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("method", "path"), operations())
 def test_paths(method: str, path: str) -> None:
     shown = path
-    for name, letter in (("topic", "T"), ("key", "K"), ("cursor", "CURSOR"), ("subscriber", "S")):
+    letters = {"topic": "T", "key": "K", "cursor": "CURSOR", "subscriber": "S", "subscription": "ID"}
+    for name, letter in letters.items():
         shown = shown.replace(f"{{{name}}}", letter)
     assert re.search(rf"(?m)\b{method}\b[A-Z|]*\s+{re.escape(shown)}(?![/\w])", TEXT), f"{method} {shown}"
 
@@ -44,7 +45,7 @@ def test_paths(method: str, path: str) -> None:
     "name", sorted({parameter["name"] for parameter in DOCUMENT["components"]["parameters"].values()})
 )
 def test_parameters(name: str) -> None:
-    if name in ("topic", "key", "cursor", "capability", "subscriber", *GRIP):
+    if name in ("topic", "key", "cursor", "capability", "subscriber", "subscription", *GRIP):
         return
     assert re.search(rf"[`?&{{]{re.escape(name)}[`=:&]", TEXT), name
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.hub import arguments, problems, scale_of
+from bench.hub import PARTS, arguments, problems, scale_of
 from bench.hub_disk import Disk
-from bench.hub_parts import FULL, PARTS, SMOKE
+from bench.hub_parts import FULL, SMOKE
 from bench.hub_table import Part, Row
 from bench.programs import BenchError
 
@@ -32,7 +32,7 @@ def test_a_duration_that_is_not_positive_is_refused(seconds: str) -> None:
 
 def test_a_smoke_run_measures_no_peer() -> None:
     assert not SMOKE.peers
-    assert list(PARTS) == ["publish", "batch", "history", "fanout", "memory", "maintenance"]
+    assert list(PARTS) == ["publish", "batch", "history", "fanout", "memory", "maintenance", "callbacks", "mailboxes"]
 
 
 def test_a_row_that_failed_is_a_problem_and_a_peer_that_is_missing_is_none() -> None:

@@ -19,6 +19,7 @@ from bench.targets import Wish
         ("python -m gripproxy hub", "hub"),
         ("python -P -m griphub.processes.writer_process --fd 3", "writer_process"),
         ("python -P -m griphub.processes.reader_process --fd 3", "reader_process"),
+        ("python -P -m griphub.processes.sender_process --fd 3", "sender_process"),
         ("python -m gripproxy --config=/srv/hub/gripproxy.conf", "runner"),
     ],
 )

@@ -91,7 +91,7 @@ class TestTopics:
         assert [json.loads(line)["name"] for line in run.ok("topics", "list", "--json").splitlines()] == ["P/T", "t"]
 
     def test_a_long_list_is_asked_for_in_pages(self, hub: SmallHub, run: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gripproxy.cli.hub.TOPICS_PAGE", 2)
+        monkeypatch.setattr("gripproxy.cli.hub.PAGE", 2)
         for name in "abcd":
             run.ok("topics", "make", name)
         hub.requests.clear()
@@ -126,6 +126,27 @@ class TestMailboxes:
     def test_a_token_that_is_missing(self, hub: SmallHub, run: Out) -> None:
         hub.token = "secret"
         assert "no token that the hub knows (401 unauthorized)" in run.bad("mailboxes")
+
+
+class TestSubscriptions:
+    def test_they_are_listed(self, hub: SmallHub, run: Out) -> None:
+        head = "TOPIC  SUBSCRIPTION  STATE  POSITION  NEWEST  LAG  DELIVERED  FAILURES  IN FLIGHT\n"
+        assert run.ok("subscriptions") == head
+        places = {"position": "e1.7", "newest": "e1.9", "delivered": 7}
+        hub.subscriptions = [
+            {"topic": "t", "subscription_id": "a", "state": "live", "lag": 1.25, "failures": {}, "in_flight": True}
+            | places,
+            {"topic": "u", "subscription_id": "\x1b[2J", "state": "resting", "reason": "callback"}
+            | {"lag": 60.0, "failures": {"timeout": 10, "tls": 1}, "in_flight": False, **places},
+        ]
+        hub.page = 1
+        assert run.ok("subscriptions").splitlines()[1:] == [
+            "t      a             live                e1.7      e1.9    1 s           7  -                  yes",
+            r"u      \x1b[2J       resting (callback)  e1.7      e1.9    60 s          7  timeout 10, tls 1  no",
+        ]
+        assert [json.loads(line) for line in run.ok("subscriptions", "t", "--json").splitlines()] == [
+            hub.subscriptions[0]
+        ]
 
 
 class TestPublish:

@@ -601,7 +601,7 @@ class TestReferencePage:
         text = (
             str(value).lower()
             if isinstance(value, bool)
-            else f"{value:g}"
+            else f"{value:.15g}"
             if isinstance(value, float)
             else ",".join(value)
             if isinstance(value, tuple)

@@ -45,7 +45,7 @@ class House:
         self.fanout = FanOut(self.index, Epochs([EpochInterval("e", 1, None)]), self._take, 3, 1000)
         self.counters = HubCounters()
         self.listener = Listener()
-        self.feed = Feed(self.fanout, self.counters, self.listener)
+        self.feed = Feed(self.fanout, self.counters, [self.listener])
         self.stored: list[StoredEvent] = []
         """Events of the store."""
         if followed:

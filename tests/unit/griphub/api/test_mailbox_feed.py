@@ -89,13 +89,42 @@ def test_the_end_of_a_right_wakes_the_poll() -> None:
     assert answer["ended"] == [{"topic": "t"}]
 
 
+def test_what_is_for_very_many_goes_on_in_later_turns() -> None:
+    house = House()
+    batch = CommandBatch(1, (Command(True, "t"),))
+    for number in range(900):
+        house.feed.mailboxes.commands(f"o{number}", "other", batch, lambda topic, key: 0, 0.0)
+    house.feed.take(7, [event(1), event(2)])
+    assert house.feed.mailboxes.size == 2 * message_cost(house), "those of another owner have them"
+    turns = 0
+    while house.later:
+        assert len(house.later) == 1
+        house.later.popleft()()
+        turns += 1
+    assert (turns, house.feed.mailboxes.size) == (2, 2 * 901 * message_cost(house))
+    house.feed.take(7, [event(3)])
+    house.feed.end("t")
+    assert len(house.later) == 1, "one call for all that is left"
+    house.later.popleft()()
+    answer = house.poll()
+    assert answer is not None
+    assert (answer["messages"], answer["ended"]) == ([], [{"topic": "t"}])
+    assert (house.feed.mailboxes.size, len(house.later)) == (0, 0)
+
+
+def message_cost(house: House) -> int:
+    """Return the bytes that a message counts for."""
+    [box] = house.feed.mailboxes.summaries("o", 0.0)
+    return box.bytes // box.messages
+
+
 def test_a_removed_mailbox_wakes_its_poll() -> None:
     house = House()
     house.poll()
     assert house.feed.forget("s")
     assert [item["formats"]["http-response"] for item in house.items] == [{"action": "hint"}]
     assert not house.feed.forget("s")
-    assert house.feed.channels.position("s") is None
+    assert not house.feed.channels.has("s")
 
 
 def test_silent_subscribers_are_looked_for_now_and_then() -> None:
@@ -110,4 +139,4 @@ def test_silent_subscribers_are_looked_for_now_and_then() -> None:
     house.now = 202.0
     house.feed.check()
     assert len(house.feed.mailboxes) == 0
-    assert house.feed.channels.position("s") is None
+    assert not house.feed.channels.has("s")

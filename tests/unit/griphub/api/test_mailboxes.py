@@ -65,6 +65,38 @@ def test_messages_are_given_until_they_are_acknowledged() -> None:
     run(case)
 
 
+def test_the_answer_to_a_subscribe_names_the_last_event_of_its_topic() -> None:
+    async def case(hub: MemoryHub) -> None:
+        for topic in ("t", "u", "empty"):
+            await hub.make(topic)
+        [last] = await hub.publish("t", "a")
+        await follow(hub, "u", subscriber="other")
+        [newer] = await hub.publish("u", "b")
+        answer = await follow(hub, "t", "u", "empty")
+        assert answer["last_ids"] == [last, newer, "0"]
+        assert newer.startswith(answer["epoch"] + ".")
+        # A topic that is made again has nothing of the former one.
+        assert (await hub.request("DELETE", "/topics/t")).status == 204
+        await hub.make("t")
+        assert (await follow(hub, "t", subscriber="later"))["last_ids"] == ["0"]
+
+    run(case)
+
+
+def test_a_refused_command_is_named_by_its_place() -> None:
+    async def case(hub: MemoryHub) -> None:
+        await hub.make("t")
+        commands = batch(1, ("subscribe", "t"), ("subscribe", "t", "k" * 1025), ("subscribe", "t", ""))
+        answer = await hub.request("POST", "/subscribers/s/commands", commands)
+        check_problem(answer, 400, "commands[1].subscribe.key")
+        assert answer.json["command"] == 1
+        answer = await hub.request("POST", "/subscribers/s/commands", {"sequence": 0, "commands": []})
+        check_problem(answer, 400, "sequence")
+        assert "command" not in answer.json
+
+    run(case)
+
+
 def test_an_acknowledgement_under_another_publisher_removes_nothing() -> None:
     async def case(hub: MemoryHub) -> None:
         await hub.make("t")
@@ -116,6 +148,24 @@ def test_a_newer_poll_answers_the_older_one() -> None:
         assert "grip-hold" not in answer.headers
         assert (answer.json["publisher_id"], answer.json["messages"]) == (publisher_id, [])
         assert [item["channel"] for item in items] == [channel]
+
+    run(case)
+
+
+def test_a_held_poll_that_the_proxy_repeats_costs_no_item_and_is_held_again() -> None:
+    async def case(hub: MemoryHub) -> None:
+        await hub.make("t")
+        await follow(hub, "t")
+        items = recorded(hub)
+        channel, position = hold_of((await hub.request("GET", "/subscribers/s/poll")).headers)
+        for _ in range(2):
+            repeated = {"Grip-Last": f"{channel}; last-id={position}"}
+            answer = await hub.request("GET", "/subscribers/s/poll", headers=repeated)
+            assert hold_of(answer.headers) == (channel, position)
+        assert items == []
+        await hub.publish("t", "a")
+        [hint] = items
+        assert (hint["prev-id"], hint["formats"]) == (str(position), {"http-response": {"action": "hint"}})
 
     run(case)
 

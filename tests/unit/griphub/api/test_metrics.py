@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import jwt
+
+from tests.support.hub_composed import context_of
 from tests.support.hub_memory import MemoryHub
 from tests.unit.griphub.api.cases import run
+
+SECRET: Final = "0123456789abcdef0123456789abcdef"
+_CLAIMS: Final = {"iss": "me", "sub": "alice", "aud": "gripproxy-hub", "exp": 4_000_000_000, "subscribe": ["*"]}
+OWNER: Final = {"Authorization": "Bearer " + jwt.encode(_CLAIMS, SECRET, "HS256")}
+"""Headers of a caller that has subscriptions."""
 
 
 def test_what_is_stored_and_answered_is_counted() -> None:
@@ -55,3 +65,25 @@ def test_mailboxes_are_counted() -> None:
         assert values["gripproxy_hub_mailbox_wake_ups_total"] == "1.0"
 
     run(case, {"mailbox_bytes_max": "3000"})
+
+
+def test_subscriptions_are_counted_by_state_and_failures_by_class() -> None:
+    async def case(hub: MemoryHub) -> None:
+        await hub.make("t")
+        lines = (await hub.metrics.request("GET", "/metrics")).body.decode().splitlines()
+        values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        assert values['gripproxy_hub_subscriptions{state="live"}'] == "0.0"
+        assert 'gripproxy_hub_subscriptions{state="cancelled"}' not in values
+        assert values['gripproxy_hub_callback_failures_total{class="timeout"}'] == "0.0"
+        body = {"subscription_id": "s", "callback": "https://callback.invalid/", "after": "0"}
+        assert (await hub.request("POST", "/topics/t/subscriptions", body, OWNER)).status == 201
+        context_of(hub).subscriptions.sender.figures = {"delivered": 7, "running": 2, "failed timeout": 3}
+        lines = (await hub.metrics.request("GET", "/metrics")).body.decode().splitlines()
+        values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        assert values['gripproxy_hub_subscriptions{state="challenging"}'] == "1.0"
+        assert values["gripproxy_hub_callbacks_delivered_total"] == "7.0"
+        assert values["gripproxy_hub_callbacks_running"] == "2.0"
+        assert values['gripproxy_hub_callback_failures_total{class="timeout"}'] == "3.0"
+        assert values["gripproxy_hub_sender_restarts_total"] == "0.0"
+
+    run(case, {"hub_key": SECRET})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import pytest
@@ -11,17 +11,19 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from openapi_spec_validator import validate
 
 from griphub.api import problem as problems
-from griphub.api import query
+from griphub.api import query, subscription_body
 from griphub.api.openapi import OPENAPI, openapi_document
 from griphub.api.problem import STATUSES, Problem, problem_bytes
 from griphub.api.publish_body import drafts_of
 from griphub.api.query import PublishQuery
 from griphub.api.topic_body import settings_document, topic_json
+from griphub.sender.address_policy import AddressPolicy
 from griphub.store.cursor import EpochInterval
 from griphub.store.event import NO_ATTRIBUTES, Event
 from griphub.store.topic import Retention, Topic, TopicSettings
 from griphub.topics.event_text import Epochs, Representation, event_json, render_events
 from griphub.topics.items import page_body
+from gripproxy.grip.errors import ClientError
 
 DOCUMENT = openapi_document()
 EPOCHS = Epochs((EpochInterval("ab12", 1, None),))
@@ -53,6 +55,10 @@ def test_every_path_of_the_api_is_described() -> None:
         "/topics/{topic}/keys/{key}": {"put", "get", "delete"},
         "/topics/{topic}/snapshot": {"get"},
         "/topics/{topic}/revoke": {"post"},
+        "/topics/{topic}/subscriptions": {"post", "get"},
+        "/topics/{topic}/subscriptions/{subscription}": {"get", "delete"},
+        "/topics/{topic}/subscriptions/{subscription}/keys": {"post"},
+        "/subscriptions": {"get"},
         "/subscribers": {"get"},
         "/subscribers/{subscriber}": {"delete"},
         "/subscribers/{subscriber}/commands": {"post"},
@@ -80,6 +86,11 @@ def parameters(path: str, method: str) -> set[str]:
         ("/topics/{topic}/snapshot", "get", query._SNAPSHOT),
         ("/topics", "get", query._TOPICS),
         ("/topics/{topic}", "put", query._NOTHING),
+        ("/topics/{topic}/subscriptions", "post", query._NOTHING),
+        ("/topics/{topic}/subscriptions", "get", subscription_body.LIST_PARAMETERS),
+        ("/topics/{topic}/subscriptions/{subscription}", "get", subscription_body.OWNER_PARAMETERS),
+        ("/topics/{topic}/subscriptions/{subscription}", "delete", subscription_body.OWNER_PARAMETERS),
+        ("/topics/{topic}/subscriptions/{subscription}/keys", "post", query._NOTHING),
         ("/subscribers/{subscriber}/poll", "get", query._POLL),
     ],
 )
@@ -186,6 +197,37 @@ def test_bodies_of_the_described_form_are_taken(name: str, content_type: str, va
 )
 def test_other_bodies_have_not_the_described_form(name: str, value: Any) -> None:
     assert fails(name, value)
+
+
+SUBSCRIPTION: Final = {"subscription_id": "s", "callback": "https://example.com/in"}
+SIGNING_KEY: Final = "whsec_" + "a2tr" * 8
+
+
+@pytest.mark.parametrize(
+    "place", [{"after": "ab12.7"}, {"after": "0", "signing_key": SIGNING_KEY}, {"since": "2026-11-23T19:00:00Z"}]
+)
+def test_subscriptions_of_the_described_form_are_taken(place: dict[str, str]) -> None:
+    value = {**SUBSCRIPTION, **place}
+    check("SubscriptionRequest", value)
+    assert subscription_body.subscription_body(orjson.dumps(value), AddressPolicy()).id == "s"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        SUBSCRIPTION,
+        {**SUBSCRIPTION, "after": "0", "since": "2026-11-23T19:00:00Z"},
+        {**SUBSCRIPTION, "after": "7"},
+        {**SUBSCRIPTION, "after": "0", "signing_key": "secret"},
+        {**SUBSCRIPTION, "after": "0", "subscription_id": ""},
+        {"subscription_id": "s", "after": "0"},
+        {**SUBSCRIPTION, "after": "0", "topic": "t"},
+    ],
+)
+def test_other_subscriptions_have_not_the_described_form(value: dict[str, str]) -> None:
+    assert fails("SubscriptionRequest", value)
+    with pytest.raises((Problem, ClientError)):
+        subscription_body.subscription_body(orjson.dumps(value), AddressPolicy())
 
 
 def test_outcomes_and_snapshots_have_the_described_form() -> None:

@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+import jwt
+
 from griphub.access.capability import Capability, sign
 from griphub.api import application
 from tests.support.hub_api import Response
@@ -20,6 +22,13 @@ METHODS: Final = ("get", "put", "post", "patch", "delete")
 
 SSE: Final = {"Accept": "text/event-stream"}
 LINES: Final = {"Accept": "application/x-ndjson"}
+
+SECRET: Final = "0123456789abcdef0123456789abcdef"
+_CLAIMS: Final = {"iss": "me", "sub": "alice", "aud": "gripproxy-hub", "exp": 4_000_000_000}
+OWNER: Final = {
+    "Authorization": "Bearer " + jwt.encode({**_CLAIMS, "subscribe": ["*"], "admin": ["*"]}, SECRET, "HS256"),
+}
+"""Headers of a caller that has subscriptions."""
 
 COMMON: Final = frozenset(
     {
@@ -156,6 +165,19 @@ def test_each_operation_answers_as_described() -> None:
         for text in (link, other):
             expired = await ask("get", "/follow/{capability}", 200, headers=last, capability=text)
             assert b'"type":"expired"' in expired.body
+        subscriptions = topic + "/subscriptions"
+        wanted = {"subscription_id": "s", "callback": "https://callback.invalid/in", "after": cursor}
+        await ask("post", subscriptions, 201, wanted, OWNER)
+        await ask("post", subscriptions, 200, wanted, OWNER)
+        await ask("post", subscriptions, 201, {**wanted, "subscription_id": "s2"}, OWNER)
+        assert (await ask("get", subscriptions, 200, headers=OWNER, query="?limit=1")).json["next"] == "1"
+        assert (await ask("get", "/subscriptions", 200, headers=OWNER, query="?limit=1&after=1")).json.keys() == {
+            "subscriptions"
+        }
+        one = subscriptions + "/{subscription}"
+        await ask("get", one, 200, headers=OWNER, subscription="s")
+        await ask("post", one + "/keys", 200, headers=OWNER, subscription="s")
+        await ask("delete", one, 204, headers=OWNER, subscription="s")
         mailbox = "/subscribers/{subscriber}"
         commands = {"sequence": 1, "commands": [{"subscribe": {"topic": "t"}}, {"subscribe": {"topic": "no"}}]}
         await ask("post", mailbox + "/commands", 200, commands, subscriber="s")
@@ -176,7 +198,7 @@ def test_each_operation_answers_as_described() -> None:
             if int(status) < 400
         }
 
-    run(case)
+    run(case, {"hub_key": SECRET})
 
 
 def patterns(function: str) -> set[tuple[str, ...]]:
@@ -198,6 +220,7 @@ def patterns(function: str) -> set[tuple[str, ...]]:
 def test_no_path_of_the_application_is_missing_in_the_document() -> None:
     routed = patterns("_begin") | {("topics", "*", *rest) for rest in patterns("_topic")}
     routed |= {("subscribers", *rest) for rest in patterns("_subscribers")}
+    routed |= {("topics", "*", "subscriptions", *rest) for rest in patterns("_subscription")}
     described = {
         tuple("*" if part.startswith("{") else part for part in path[1:].split("/")) for path in DOCUMENT["paths"]
     }
@@ -208,6 +231,7 @@ def test_no_method_of_a_path_is_missing_in_the_document() -> None:
     async def case(hub: MemoryHub) -> None:
         for path, described in DOCUMENT["paths"].items():
             values = {"topic": "t", "key": "k", "cursor": "0", "capability": "x", "subscriber": "s"}
+            values["subscription"] = "s"
             await hub.make("t")
             for method in METHODS:
                 answer = await hub.request(method.upper(), path.format(**values), "x" if method == "post" else None)

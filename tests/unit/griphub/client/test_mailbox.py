@@ -33,8 +33,8 @@ class Call:
         self.document: Any = None if body is None else json.loads(body)
         self.outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-    def answer(self, document: Any, status: int = 200) -> None:
-        self.outcome.set_result(Answer(status, "application/json", json.dumps(document).encode()))
+    def answer(self, document: Any, status: int = 200, content_type: str = "application/json") -> None:
+        self.outcome.set_result(Answer(status, content_type, json.dumps(document).encode()))
 
     def fail(self, error: Exception) -> None:
         self.outcome.set_exception(error)
@@ -93,10 +93,21 @@ class Heard:
 
     def __init__(self) -> None:
         self.all: list[tuple[object, ...]] = []
+        self._more = asyncio.Event()
 
     def options(self) -> dict[str, Any]:
         names = ("on_subscribed", "on_ended", "on_failure", "on_lost")
-        return {name: lambda *values, name=name: self.all.append((name, *values)) for name in names}
+        return {name: lambda *values, name=name: self._hear(name, *values) for name in names}
+
+    def _hear(self, *values: object) -> None:
+        self.all.append(values)
+        self._more.set()
+
+    async def until(self, count: int) -> None:
+        """Wait for that many."""
+        while len(self.all) < count:
+            self._more.clear()
+            await self._more.wait()
 
 
 @pytest.fixture
@@ -335,3 +346,45 @@ async def test_close_ends_requests_and_the_iteration_and_removes_the_mailbox(hub
     assert issubclass(Closed, HubError)
     with pytest.raises(Closed):
         await mailbox.unsubscribe("t")
+
+
+async def test_histories_of_keys_of_a_topic_are_read_together(hub: Hub, mailbox: Mailbox) -> None:
+    keys = ["b", "a", "c" * 300]
+    await mailbox.subscribe("u")
+    first = await hub.next("POST commands")
+    for key in keys:
+        await mailbox.subscribe("t", key, after="e.3")
+    await mailbox.subscribe("t", "z", after="e.4")
+    first.confirm("e.1")
+    (await hub.next("POST commands")).confirm("e.9", "e.9", "e.9", "e.9")
+    waiting = asyncio.ensure_future(anext(mailbox))
+    await hub.next("GET poll")
+    history = await hub.next("GET events")
+    high = "c" * 251 + "\U0010ffff"
+    assert history.query == {"after": "e.3", "low": "a", "high": high, "truncated": "allow"}
+    history.page(event(4, "b"), event(5, "bb"), event(6, "a"), event(7, "c" * 300), event(8, "b"), more=True)
+    assert await data(waiting) == ("t", 4)
+    # The others of a key that is not wanted any more are left out.
+    await mailbox.unsubscribe("t", "a")
+    assert await data(anext(mailbox)) == ("t", 7)
+    (await hub.next("GET events")).page(event(9, "c"), event(10, "b"))
+    assert await data(anext(mailbox)) == ("t", 8)
+    waiting = asyncio.ensure_future(anext(mailbox))
+    await hub.next("POST commands")
+    assert (await hub.next("GET events")).query["after"] == "e.4"
+    waiting.cancel()
+
+
+async def test_a_refused_command_is_reported_alone(hub: Hub, mailbox: Mailbox, heard: Heard) -> None:
+    await mailbox.subscribe("u")
+    first = await hub.next("POST commands")
+    await mailbox.subscribe("x" * 400)
+    await mailbox.subscribe("t")
+    first.confirm("e.1")
+    (await hub.next("POST commands")).answer({"command": 0}, 400, "application/problem+json")
+    batch = await hub.next("POST commands")
+    assert batch.document == {"sequence": 2, "commands": [{"subscribe": {"topic": "t"}}]}
+    batch.confirm("e.5")
+    await asyncio.wait_for(heard.until(3), PATIENCE)
+    names = [("on_subscribed", "u", "e.1"), ("on_subscribed", "x" * 400, None), ("on_subscribed", "t", "e.5")]
+    assert [(name, topic, cursor) for name, topic, _, cursor in heard.all] == names

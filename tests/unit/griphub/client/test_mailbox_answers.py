@@ -44,6 +44,8 @@ def test_no_places(cursor: object) -> None:
 def test_answers_to_commands() -> None:
     body = b'{"publisher_id":"p","sequence":1,"last_ids":["e.4",null],"repeated":false}'
     assert commands_answer_of(body) == CommandsAnswer("p", [Place(4, "e.4"), None])
+    body = b'{"publisher_id":"p","sequence":1,"epoch":"e","last_ids":["0"],"repeated":false}'
+    assert commands_answer_of(body) == CommandsAnswer("p", [Place(0, "0")], "e")
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"publisher_id":1,"last_ids":[]}'])

@@ -36,6 +36,7 @@ from griphub.client.subscription_actions import (
     Subscribe,
 )
 from griphub.client.subscription_places import Place
+from griphub.client.subscription_standing import NEVER, RecentPushes, Standing
 from griphub.client.subscription_state import DROPPED_MAX, EPOCHS_MAX, State, SubscriptionState
 from griphub.store.cursor import EpochInterval, is_known, parse_cursor
 
@@ -925,8 +926,11 @@ class World:
             for each in self.store.after(position):
                 copies = 0 if self.chance.random() < self.loss else 1 + (self.chance.random() < self.repetition)
                 for _ in range(copies):
-                    self.later(self.a_delay(), lambda id=id, each=each: self.pushed(id, each))  # type: ignore[misc]
+                    self.send(id, each)
             self.store.positions[id] = self.store.newest
+
+    def send(self, id: str, each: ReceivedEvent) -> None:
+        self.later(self.a_delay(), lambda: self.pushed(id, each))
 
     def pushed(self, id: str, each: ReceivedEvent) -> None:
         if self.subscriber:
@@ -934,13 +938,13 @@ class World:
             assert [action.status for action in actions if isinstance(action, AnswerPush)] in ([204], [503])
             self.act(actions)
 
-    def restore(self) -> None:
-        """Replace the store by the backup, in a new epoch."""
+    def restore(self, skip: int = SKIP) -> None:
+        """Replace the store by the backup, in a new epoch; ``skip``: first id above, 1 to issue the same ids again."""
         if self.epochs < EPOCHS_MAX:
             store = self.store = self.backup.copy()
             last = store.intervals.pop()
             store.intervals.append(replace(last, last=store.newest))
-            store.intervals.append(EpochInterval(f"e{self.epochs}", store.newest + SKIP, None))
+            store.intervals.append(EpochInterval(f"e{self.epochs}", store.newest + skip, None))
             self.epochs += 1
             self.told = True
 
@@ -1103,7 +1107,7 @@ step = st.one_of(
 )
 disaster = st.one_of(
     st.tuples(st.just("backup"), st.none()),
-    st.tuples(st.just("restore"), st.none()),
+    st.tuples(st.just("restore"), st.sampled_from([1, 2, SKIP])),
     st.tuples(st.just("trim"), st.integers(1, 5)),
     st.tuples(st.just("push only"), st.none()),
 )
@@ -1130,7 +1134,7 @@ def carry_out(world: World, kind: str, value: Any) -> None:  # noqa: C901
         case "backup":
             world.backup = world.store.copy()
         case "restore":
-            world.restore()
+            world.restore(value)
         case "trim":
             world.trim(value)
         case "push only":
@@ -1170,7 +1174,7 @@ def test_the_queue_is_the_history(seed: int, steps: list[tuple[str, Any]], strat
 @fixed
 @example(
     1,
-    [("publish", 5), ("run", 10.0), ("backup", None), ("publish", 5), ("run", 10.0), ("restore", None)],
+    [("publish", 5), ("run", 10.0), ("backup", None), ("publish", 5), ("run", 10.0), ("restore", SKIP)],
     Strategy.PUSH_AND_POLL,
     OnGone.EARLIEST,
 )
@@ -1229,3 +1233,139 @@ def test_a_dead_subscription_is_renewed_and_pushes_again(seed: int) -> None:
     assert world.subscriber
     assert world.log == [each.cursor for each in world.store.events]
     assert world.subscriber.counts[PushClass.ACCEPTED] > 20, "most events arrived by pushes"
+
+
+# --- the hub's own word on a loss
+
+
+class AnsweringWorld(World):
+    """World whose publisher gives no time of its own, and knows which pushes were answered: so does a hub.
+
+    Attributes:
+        in_order: whether it sends one push at a time, each behind the answer to the one before.
+    """
+
+    in_order = False
+
+    def __init__(self, seed: int, on_gone: OnGone = OnGone.EARLIEST, delay: float = 0.2) -> None:
+        self.under_way: dict[str, list[ReceivedEvent]] = {}
+        """Pushes that are not answered, by subscription."""
+        self.recent = RecentPushes()
+        super().__init__(seed, on_gone, delay)
+
+    def send(self, id: str, each: ReceivedEvent) -> None:
+        waiting = self.under_way.setdefault(id, [])
+        waiting.append(each)
+        if len(waiting) == 1 or not self.in_order:
+            super().send(id, each)
+
+    def pushed(self, id: str, each: ReceivedEvent) -> None:
+        waiting = self.under_way[id]
+        if each in waiting:
+            waiting.remove(each)
+            if waiting and self.in_order:
+                super().send(id, waiting[0])
+        self.recent.add(each.cursor)
+        super().pushed(id, each)
+
+    def standing(self, id: str) -> Standing:
+        if id not in self.store.positions:
+            return Standing.missing()
+        waiting = [int(each.id) - 1 for each in self.under_way.get(id, [])]
+        position = min([*waiting, self.store.positions[id]])
+        return Standing.of({"state": "live", "position": self.store.cursor(position)})
+
+    def poll(self, cursor: str) -> Callable[[SubscriptionState], list[Action]]:
+        store = self.store
+        if store.is_gone(cursor):
+            return self.gone()
+        found = store.after(parse_cursor(cursor).id)
+        page, more = found[: self.page_size], len(found) > self.page_size
+        end = page[-1].cursor if more else store.cursor(store.newest)
+
+        def give(each: SubscriptionState) -> list[Action]:
+            # The subscription is asked for behind the page.
+            id = each.subscription_id
+            standing = None if id is None or more or not page else self.standing(id)
+            missing = self.recent.missing(page, each.cursor)
+            time = NEVER if standing is None else standing.time(missing)
+            return each.page(page, end, self.now, more=more, server_time=time)
+
+        return give
+
+
+@fixed
+@given(
+    st.integers(0, 2**16),
+    st.lists(st.one_of(step, disaster), max_size=30),
+    last_strategy,
+    st.sampled_from([OnGone.EARLIEST, OnGone.LATEST]),
+)
+def test_the_queue_is_the_history_by_the_word_of_the_hub(
+    seed: int, steps: list[tuple[str, Any]], strategy: Strategy, on_gone: OnGone
+) -> None:
+    world = AnsweringWorld(seed, on_gone)
+    for kind, value in steps:
+        carry_out(world, kind, value)
+    world.heal(strategy)
+    world.check_the_end()
+
+
+@pytest.mark.parametrize(("gap", "delay"), [(0.1, 0.15), (0.3, 0.5), (1.0, 0.9), (20.0, 0.9)])
+def test_a_busy_and_healthy_topic_renews_nothing_for_ten_minutes(gap: float, delay: float) -> None:
+    """Each push takes up to ``delay`` seconds and waits for the one before; polls beside the countdown, each 3 s."""
+    world = AnsweringWorld(11)
+    world.in_order = True
+    chance = random.Random(11)
+    world.page_size = 1000
+    world.run(3.0)
+    begun, woken = world.now, world.now
+    while world.now < begun + 600.0:
+        world.delay = delay
+        world.publish()
+        world.run(chance.expovariate(1 / gap))
+        if world.subscriber and world.now > woken + 3.0:
+            woken = world.now
+            world.act(world.subscriber.wake(world.now))
+    world.run(10.0)
+    assert world.cancelled == []
+    assert len(world.subscribed) == 1, "0 renewals"
+    assert world.subscriber
+    assert world.log == [each.cursor for each in world.store.events]
+    assert world.subscriber.counts[PushClass.ACCEPTED] > len(world.log) / 2
+
+
+@pytest.mark.parametrize("delay", [0.3, 0.9])
+def test_overtaking_pushes_renew_nothing_for_ten_minutes(delay: float) -> None:
+    """The publisher gives the time of its answers; a push is dropped if one before it is late, and polled for."""
+    world = World(11)
+    chance = random.Random(11)
+    world.page_size = 1000
+    world.run(3.0)
+    begun = world.now
+    while world.now < begun + 600.0:
+        world.delay = delay
+        world.publish()
+        world.delay = delay / 3
+        world.run(chance.expovariate(1 / 0.1))
+    world.run(10.0)
+    assert (len(world.subscribed), world.cancelled) == (1, [])
+    assert world.log == [each.cursor for each in world.store.events]
+
+
+@fixed
+@given(st.integers(0, 2**16))
+def test_a_loss_that_the_hub_knows_of_renews_at_the_next_poll(seed: int) -> None:
+    world = AnsweringWorld(seed)
+    for _ in range(10):
+        world.publish()
+        world.run(1.0)
+    world.run(30.0)
+    assert len(world.subscribed) == 1
+    world.loss = 1.0
+    world.publish()
+    world.loss = 0.0
+    world.run(310.0)
+    assert world.cancelled == world.subscribed[:1]
+    assert len(world.subscribed) == 2
+    world.check_the_end()

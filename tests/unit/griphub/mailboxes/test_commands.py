@@ -39,6 +39,16 @@ def test_bounds_on_both_sides() -> None:
     assert caught.value.limit == COMMANDS_MAX
 
 
+def test_a_wrong_command_is_named_by_its_place() -> None:
+    good = {"subscribe": {"topic": "t"}}
+    with pytest.raises(BadCommands) as caught:
+        parse_commands(batch(good, good, {"subscribe": {"topic": ""}}, {}))
+    assert caught.value.command == 2
+    with pytest.raises(BadCommands) as caught:
+        parse_commands(batch(good, sequence=0))
+    assert caught.value.command is None
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [

@@ -7,7 +7,7 @@ import pytest
 from griphub.mailboxes.bounds import Bounds
 from griphub.mailboxes.mailbox import Mailbox, MailboxOwner
 from griphub.mailboxes.messages import MESSAGE_COST, Message, Reply
-from griphub.mailboxes.subscriptions import Subject
+from griphub.mailboxes.subscriptions import TopicFollowers
 
 BOUNDS = Bounds(reply_messages=3, reply_bytes=100, reply_ended=2)
 
@@ -77,20 +77,20 @@ def test_messages_and_losses_without_subscription_go() -> None:
     mailbox.add(Message("u", None, 30, 7, None))
     mailbox.lose("t", "k", 5, 9)
     mailbox.lose("u", None, 6, 9)
-    mailbox.subscriptions[Subject("u", None)] = None
-    mailbox.keep(lambda topic, key: (topic, key) == ("u", None))
+    mailbox.follow(TopicFollowers("u"), None, 0)
+    mailbox.keep({"u": {"x"}}, lambda topic, key: False)
+    assert len(mailbox.reply("p", Bounds()).lost) == 2
+    mailbox.keep({"t": {"k", None}}, lambda topic, key: (topic, key) == ("u", None))
     reply = mailbox.reply("p", Bounds())
     assert (reply.lost, ids(reply), mailbox.size) == ((("u", None, 6),), [30], 7 + MESSAGE_COST)
-    mailbox.keep(lambda topic, key: False)
+    mailbox.keep({"u": {None}}, lambda topic, key: False)
     assert len(mailbox) == 0
 
 
 def test_an_ended_subscription_is_reported_until_a_command_confirms_it() -> None:
     mailbox = filled()
-    subjects: list[Subject[Mailbox]] = [Subject("t", key) for key in ("a", "b", "c")]
-    for subject in subjects:
-        mailbox.subscriptions[subject] = None
-        mailbox.end(subject)
+    for key in ("a", "b", "c"):
+        mailbox.report("t", key)
     assert mailbox.reply("p", BOUNDS).ended == (("t", "a"), ("t", "b"))
     assert mailbox.reply("p", BOUNDS).ended == (("t", "a"), ("t", "b"))
     assert mailbox.confirm("t", "a")
@@ -110,3 +110,34 @@ def test_the_stored_answer() -> None:
     mailbox = filled()
     mailbox.answered(3, 77, (5, None, 2**63 - 1))
     assert (mailbox.sequence, mailbox.digest, mailbox.last_ids) == (3, 77, (5, None, 2**63 - 1))
+
+
+def test_it_knows_what_it_follows_and_since_when() -> None:
+    mailbox = filled()
+    topic, other = TopicFollowers[Mailbox]("t"), TopicFollowers[Mailbox]("u")
+
+    def wanted(id: int, key: str | None) -> bool:
+        return mailbox.wants(topic, Message("t", key, id, 1, None))
+
+    assert (mailbox.keys_of(topic), mailbox.follows(topic, None), wanted(9, None)) == ([], False, False)
+    mailbox.follow(topic, None, 5)
+    assert (mailbox.keys_of(topic), mailbox.keys) == ([None], 1)
+    assert [wanted(id, key) for id, key in ((5, None), (6, None), (6, "a"))] == [False, True, True]
+    mailbox.follow(topic, "a", 7)
+    mailbox.follow(other, "a", 0)
+    assert (mailbox.keys_of(topic), mailbox.keys, len(mailbox.topics)) == ([None, "a"], 3, 2)
+    mailbox.unfollow(topic, None)
+    assert [wanted(id, key) for id, key in ((7, "a"), (8, "a"), (8, "b"), (8, None))] == [False, True, False, False]
+    assert [mailbox.follows(topic, key) for key in (None, "a")] == [False, True]
+    mailbox.unfollow(topic, "a")
+    assert (mailbox.keys_of(topic), list(mailbox.topics)) == ([], [other])
+    mailbox.follow(topic, None, 0)
+    assert list(mailbox.topics) == [topic, other]
+    mailbox.unfollow(other, "a")
+    assert list(mailbox.topics) == [topic]
+    mailbox.follow(other, None, 0)
+    mailbox.unfollow(topic, None)
+    mailbox.follow(other, "b", 0)
+    assert (list(mailbox.topics), mailbox.keys_of(other)) == ([other], [None, "b"])
+    mailbox.close()
+    assert (mailbox.keys, list(mailbox.topics)) == (0, [])

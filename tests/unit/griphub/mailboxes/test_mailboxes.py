@@ -337,7 +337,7 @@ def test_a_deleted_topic_ends_its_subscriptions_and_is_reported() -> None:
     assert hub.mailboxes.keys == 2
     decision = hub.poll(2)
     assert isinstance(decision, Messages)
-    assert decision.reply.ended == (Ended("t", None), Ended("t", "a"))
+    assert set(decision.reply.ended) == {Ended("t", None), Ended("t", "a")}
     hub.commands(2, "-t", "+t:a")
     assert isinstance(hub.poll(2), Hold)
     assert hub.mailboxes.keys == 3
@@ -349,11 +349,32 @@ def test_a_topic_of_many_keys_ends_in_slices() -> None:
         for sequence in range(1, 3):
             keys = [Command(True, "t", f"{number}.{sequence}.{key}") for key in range(2000)]
             mailboxes.commands(f"s{number}", "o", CommandBatch(sequence, tuple(keys)), lambda topic, key: 0, 0.0)
-    left = []
-    while mailboxes.follows("t"):
-        mailboxes.delete_topic("t", 0.0)
+    mailboxes.delete_topic("t", 0.0)
+    left = [mailboxes.keys]
+    assert not mailboxes.follows("t")
+    while mailboxes.ending:
+        mailboxes.end_more(0.0)
         left.append(mailboxes.keys)
-    assert left == [12_000 - END_MAX, 12_000 - 2 * END_MAX, 0]
+    assert left == [12_000 - END_MAX, 12_000 - 2 * END_MAX, 12_000 - 3 * END_MAX, 0]
+
+
+def test_a_topic_with_many_followers_ends_in_slices_and_a_later_one_keeps_its_own() -> None:
+    hub = Hub(Bounds(mailboxes_each=2 * END_MAX))
+    names = [f"s{number}" for number in range(END_MAX + 10)]
+    for name in names:
+        hub.commands(1, "+t", "+u", subscriber=name)
+    assert hub.poll(subscriber=names[-1]) == Hold(1)
+    assert hub.mailboxes.delete_topic("t", 0) == []
+    assert (hub.mailboxes.ending, hub.mailboxes.keys) == (True, END_MAX + 20)
+    # A topic of that name is made again, and followed before the end of the former one has come to the subscriber.
+    hub.commands(2, "+t", subscriber=names[-2])
+    hub.mailboxes.forget(names[-3])
+    assert hub.mailboxes.end_more(0) == [WakeUp(names[-1], 1)]
+    assert not hub.mailboxes.ending
+    hub.publish(1, "t")
+    ended = {name: hub.poll(subscriber=name) for name in names[-2:]}
+    assert ids(ended[names[-2]]) == [1]
+    assert [bool(each.reply.ended) for each in ended.values() if isinstance(each, Messages)] == [False, True]
 
 
 def test_an_owner_leaves_keys_for_the_others() -> None:

@@ -19,7 +19,7 @@ from griphub.store.errors import StoreBroken, StoreFull
 from griphub.store.plain_records import PlainOutcome, PlainPublication, plain_publication
 from griphub.store.publication import Publication
 from griphub.store.sqlite_writer import SqliteWriter
-from tests.support.store_conformance import drafts, made
+from tests.support.store_conformance import drafts, made, subscribed
 
 
 class CountingWriter(SqliteWriter):
@@ -172,6 +172,23 @@ def test_other_commands_are_refused_on_a_full_disk(loop: Loop, monkeypatch: pyte
     loop.send((CALL, "raise_access", ("t",)))
     loop.loop.turn(10)
     assert loop.answers() == [(REFUSED, "no space")]
+
+
+def test_a_subscription_can_be_deleted_on_a_full_disk(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = [StoreFull("no space")]
+    delete = loop.writer.subscriptions.delete
+
+    def delete_with_room(*name: Any) -> int | None:
+        if full:
+            raise full.pop()
+        return delete(*name)
+
+    subscribed(loop.writer, 1)
+    monkeypatch.setattr(loop.writer.subscriptions, "delete", delete_with_room)
+    loop.loop = WriterLoop(FrameSocket(loop.sock, loop.wake_end), loop.writer, loop.checkpoints)
+    loop.send((CALL, "delete_subscription", (1, "o", "s")), (CALL, "delete_subscription", (1, "o", "s")))
+    loop.loop.turn(10)
+    assert loop.answers() == [(ANSWER, 1), (ANSWER, None)]
 
 
 def test_nothing_is_answered_after_a_failed_write(loop: Loop) -> None:

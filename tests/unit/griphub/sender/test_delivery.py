@@ -285,6 +285,17 @@ def test_a_store_that_is_away_does_not_count_as_a_try() -> None:
     assert one.failure is None
 
 
+def test_a_postponed_page_is_read_again_with_its_next_place() -> None:
+    one = delivery()
+    one.start()
+    for _ in range(3):
+        assert one.admitted() == Read(10, 3)
+        assert one.postponed() == Queue()
+    assert one.admitted() == Read(10, 3)
+    one.cancel()
+    assert one.postponed() is None
+
+
 def test_outcomes_without_a_request_are_defects(live: Delivery[Event]) -> None:
     with pytest.raises(UnexpectedOutcome, match="no request is under way"):
         live.answered(SUCCESS, 0.0)
@@ -292,6 +303,8 @@ def test_outcomes_without_a_request_are_defects(live: Delivery[Event]) -> None:
         live.page([], 10, False, 0.0)
     with pytest.raises(UnexpectedOutcome, match="none was being read"):
         live.not_read(0.0)
+    with pytest.raises(UnexpectedOutcome, match="none was being read"):
+        live.postponed()
 
 
 # --- rest

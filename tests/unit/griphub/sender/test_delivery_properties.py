@@ -135,6 +135,9 @@ class World:
                 if choice % 6 == 0:
                     self.do(self.delivery.not_read(self.now))
                     return
+                if choice % 6 == 5:
+                    self.do(self.delivery.postponed())
+                    return
                 above = [event for event in self.topic if after < event.id <= self.snapshot]
                 page = above[: min(limit, 1 + choice % 4)]
                 more = len(page) < len(above)

@@ -15,8 +15,9 @@ from griphub.store.maintenance import back_up, check, export, import_events, res
 from griphub.store.publication import Publication
 from griphub.store.sqlite_reader import SqliteReader
 from griphub.store.sqlite_writer import SqliteWriter
+from griphub.store.subscription import SubscriptionProgress
 from griphub.store.topic import Retention, TopicSettings
-from tests.support.store_conformance import history, made, published, texts, trim
+from tests.support.store_conformance import history, made, published, subscribed, texts, trim
 
 
 @pytest.fixture
@@ -29,6 +30,7 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
     published(writer, "a", "1", "2", "k=3", "-k", "5")
     published(writer, "b", "only")
     writer.append([Publication("b", (Draft(b"\xff\x00", "image/png", None, "put", {"n": "v"}),))])
+    subscribed(writer, 2, position=6)
     [topic] = [each for each in sizes(path) if each.name == "a"]
     trim(writer, topic.number)
     writer.close()
@@ -55,6 +57,8 @@ def test_a_sound_store_has_no_problems(path: pathlib.Path) -> None:
         ("update event set ts = 1 where id = 7", "events 6 and 7: their times do not increase"),
         ("update event set prev = 4 where id = 7", "topic"),
         ("update event set t = 9 where id = 7", "event 7: there is no topic 9"),
+        ("update subscription set t = 9", "subscription 1: there is no topic 9"),
+        ("update subscription set position = 8", "subscription 1: its position is 8, and ids were issued up to 7 only"),
     ],
 )
 def test_damage_is_found(path: pathlib.Path, statement: str, problem: str) -> None:
@@ -118,6 +122,32 @@ def test_a_restore_begins_an_epoch(path: pathlib.Path, tmp_path: pathlib.Path) -
     assert not is_known(lost, state.intervals, state.newest)
     assert is_known(Cursor(lost.epoch, lost.id - 1), state.intervals, state.newest)
     reader.close()
+    assert check(restored) == []
+
+
+def test_subscriptions_go_on_where_they_were_when_a_backup_was_made(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    copy, restored = tmp_path / "copy.db", tmp_path / "restored.db"
+    back_up(path, copy)
+    writer = SqliteWriter(path)
+    [lost] = published(writer, "b", "lost").ids
+    # Events were delivered, and a subscription was made, that the backup does not have.
+    writer.subscriptions.save([SubscriptionProgress(1, lost, True, "", "")])
+    subscribed(writer, 2, "later")
+    writer.close()
+    restore(copy, restored)
+    reader, writer = SqliteReader(restored), SqliteWriter(restored)
+    [subscription] = reader.subscriptions()
+    assert (subscription.id, subscription.position, subscription.confirmed) == ("s", 6, False)
+    topic = reader.topic("b")
+    assert topic is not None
+    published(writer, "b", "further")
+    # All that is retained behind the position is delivered, and nothing below a new id is waited for.
+    further = history(reader, topic, subscription.position)
+    assert [event.data for event in further] == [b"\xff\x00", b"further"]
+    writer.subscriptions.save([SubscriptionProgress(1, further[-1].id, True, "", "")])
+    assert reader.subscriptions()[0].position == further[-1].id
+    reader.close()
+    writer.close()
     assert check(restored) == []
 
 

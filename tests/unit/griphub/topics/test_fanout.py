@@ -89,6 +89,18 @@ class TestChains:
         assert not house.fanout.add(TOPIC, house.events("a", "b"))
         assert (house.fanout.newest, house.fanout.stored, house.take()) == (5, 5, [])
 
+    def test_the_last_event_of_a_topic_is_known_with_and_without_followers(self) -> None:
+        house = House()
+        assert house.fanout.last(TOPIC) is None
+        house.publish("a", "b")
+        assert house.fanout.last(TOPIC) == 5
+        house.follow()
+        house.fanout.add(TOPIC, house.events("a"))
+        assert (house.fanout.last(TOPIC), house.fanout.newest) == (6, 5)
+        house.fanout.forget(TOPIC)
+        house.fanout.forget(TOPIC)
+        assert house.fanout.last(TOPIC) is None
+
     def test_the_first_item_follows_the_position_at_which_the_range_entered(self) -> None:
         house = House()
         assert house.follow().tail == 3
