@@ -17,7 +17,7 @@ WAITING := -n $(if $(filter auto,$(JOBS)),$(shell echo $$((3 * $$(getconf _NPROC
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install dev run flask django reliable news two-services chat-express chat-python quick cover test unit e2e faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark autobahn autobahn-limits bench bench-smoke bench-hub clean
+.PHONY: help install dev run flask django reliable news watch two-services chat-express chat-python quick cover test unit e2e faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark test-postgresql autobahn autobahn-limits bench bench-smoke bench-hub clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,7 +50,7 @@ $(STAMPS)/spark: pyproject.toml $(STAMPS)/dev
 	$(PIP) --editable '.[dev,browser,spark,test-spark]'
 	@touch $@
 
-NODE_MODULES := examples/chat_express/node_modules/.stamp tests/clients/node/node_modules/.stamp
+NODE_MODULES := examples/chat_express/node_modules/.stamp tests/clients/node/node_modules/.stamp tests/clients/watcher/node_modules/.stamp
 
 $(NODE_MODULES): %/node_modules/.stamp: %/package-lock.json
 	@for tool in node npm; do command -v $$tool >/dev/null || { echo "make: $$tool not found: apt-get install nodejs npm" >&2; exit 1; }; done
@@ -77,6 +77,9 @@ reliable: $(STAMPS)/examples ## SSE, long-poll and WebSocket that miss nothing, 
 
 news: $(STAMPS)/install ## a publisher and two subscribers by callback, with losses shown and repaired, on the hub
 	@$(BIN)/python examples/start.py news $(ARGS)
+
+watch: $(STAMPS)/install ## a live table in a browser that survives resync, with its topic trimmed under it, on the hub
+	@$(BIN)/python examples/start.py watch $(ARGS)
 
 two-services: $(STAMPS)/install ## two services that follow each other by mailboxes of their own, without a proxy
 	@$(BIN)/python examples/two_services/run.py $(ARGS)
@@ -111,7 +114,7 @@ cover: $(STAMPS)/dev ## which lines and branches the unit tests run, and whether
 	$(BIN)/python -m pytest -q $(SPLIT) --cov=gripproxy --cov=handler --cov=griphub --cov-branch --cov-report=json:$(VENV)/coverage.json --cov-report= tests/unit tests/model $(ARGS)
 	$(BIN)/python -m tests.support.coverage_gate $(VENV)/coverage.json
 
-MUTANTS := tests/faults/test_mutants.py tests/faults/test_hostile_mutants.py tests/faults/test_hub_mutants.py tests/faults/test_p3sub_mutants.py tests/faults/test_mailbox_mutants.py
+MUTANTS := tests/faults/test_mutants.py tests/faults/test_hostile_mutants.py tests/faults/test_hub_mutants.py tests/faults/test_p3sub_mutants.py tests/faults/test_mailbox_mutants.py tests/faults/test_watch_mutants.py
 
 test-mutants: $(STAMPS)/dev ## whether the fault tests notice each guarantee that is broken on purpose
 	$(BIN)/python -m pytest $(MUTANTS) $(ARGS)
@@ -158,13 +161,17 @@ test-browser: $(STAMPS)/browser ## EventSource and WebSockets in a headless brow
 	@command -v chromium >/dev/null || { echo "make test-browser: chromium not found: apt-get install chromium" >&2; exit 1; }
 	$(BIN)/python -m pytest tests/browser $(ARGS)
 
-test-clients: $(STAMPS)/dev $(NODE_MODULES) ## the GRIP client libraries, and receivers of callbacks (apt: nodejs npm golang-go)
+test-clients: $(STAMPS)/dev $(NODE_MODULES) ## the GRIP client libraries, the watcher for browsers, and receivers of callbacks (apt: nodejs npm golang-go)
 	@command -v go >/dev/null || { echo "make test-clients: go not found: apt-get install golang-go" >&2; exit 1; }
 	$(BIN)/python -m pytest tests/clients $(ARGS)
 
 test-spark: $(STAMPS)/spark ## the Spark jobs, against DuckDB, on a cluster, killed (apt: chromium pushpin zurl)
 	@for tool in chromium pushpin zurl; do command -v $$tool >/dev/null || { echo "make test-spark: $$tool not found: apt-get install chromium pushpin zurl" >&2; exit 1; }; done
 	$(BIN)/python -m pytest tests/spark --timeout=3600 $(ARGS)
+
+test-postgresql: $(STAMPS)/dev ## the ingester for PostgreSQL against the real thing, with failover and restore (apt: postgresql)
+	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || { echo "make test-postgresql: postgres not found: apt-get install postgresql" >&2; exit 1; }
+	$(BIN)/python -m pytest tests/postgresql $(ARGS)
 
 autobahn: $(STAMPS)/dev ## the Autobahn WebSocket suite through gripproxy (needs a Python 2.7; writes docs/autobahn.md)
 	$(BIN)/python -m tests.autobahn.run protocol compression

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.hub_load import KEY, MARK, SIZE
+from bench.hub_load import KEY, SIZE
 from bench.hub_parts import Bench
 from bench.hub_site import PREFIX, HubProxy
 from bench.latencies import Latencies
@@ -42,7 +42,7 @@ class Polled:
         messages: in them.
         failures: answers other than 200, and connections that ended.
         lost: replies with losses.
-        most: greatest time of a reply, in ms: from the sending of its first message to its arrival.
+        most: greatest time of a reply, in ms: from the storing of its first message to its arrival.
         latencies: these times.
     """
 
@@ -165,13 +165,12 @@ def topic_of(path: str) -> str:
 
 
 def batch(number: int) -> bytes:
-    """Return a batch of events with keys and marks, as JSON.
+    """Return a batch of events with keys, as JSON.
 
     Args:
         number: of events.
     """
-    data = MARK + "x" * (SIZE - len(MARK))
-    event = {"content_type": "text/plain", "key": KEY, "data": data}
+    event = {"content_type": "text/plain", "key": KEY, "data": "x" * SIZE}
     return json.dumps({"events": [event] * number}).encode()
 
 
@@ -209,7 +208,8 @@ def _loaded(bench: Bench, count: int) -> None:
         rate = max(1, round(scale.messages / FOLLOWERS / BATCH))
         poster = site.poster(path, batch(BATCH), connections=4, content_type="application/json", keys=keys)
         with polling(site, f"{topic}.", count) as pollers, contextlib.closing(poster):
-            poster.post(seconds=2 * min(1.0, scale.seconds), rate=rate)
+            # At first all polls are held, and all mailboxes are answered together.
+            poster.post(seconds=scale.seconds, rate=rate)
             pollers.zero()
             cpu = {name: site.cpu_of(name) for name in ("worker", "handler", "hub")}
             posted = poster.post(seconds=scale.seconds, rate=rate)

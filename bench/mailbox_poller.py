@@ -8,7 +8,7 @@ PORT is one of 127.0.0.1, PREFIX the path of the hub. Commands on the standard i
     zero                a new count begins
     report              the count
 
-The time of a reply is that from the sending of its first message, which has a mark, to its arrival.
+The time of a reply is that from the storing of its first message to its arrival.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import re
 import sys
 import time
 from collections import Counter
+from datetime import datetime
 from functools import partial
 from typing import Final, cast
 
@@ -41,7 +42,7 @@ PACE: Final = 1000
 """Polls that begin in a second."""
 
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]+)\r\n", re.IGNORECASE)
-_MARK: Final = re.compile(rb'"data":"@([0-9a-f]{16});')
+_TIME: Final = re.compile(rb'"time":"([^"]+)"')
 _SEQUENCE: Final = b'"sequence_id":"'
 
 
@@ -69,9 +70,10 @@ class Tally:
         self.replies += 1
         self.messages += body.count(_SEQUENCE)
         self.lost += b'"lost":[]' not in body[-400:]
-        found = _MARK.search(body)
+        found = _TIME.search(body)
         if found is not None:
-            taken = time.monotonic_ns() - int(found[1], 16)
+            stored = datetime.fromisoformat(found[1].decode()).timestamp()
+            taken = max(0, time.time_ns() - round(stored * 1e9))
             self.times[bucket(taken)] += 1
             self.most = max(self.most, taken)
 

@@ -1,6 +1,6 @@
 """Start an example with one command: its backend, and gripproxy in front of it.
 
-    python examples/start.py demo      (or flask, django, reliable, news, chat-express, chat-python)
+    python examples/start.py demo      (or flask, django, reliable, news, watch, chat-express, chat-python)
 
 A backend is an ordinary web server. It learns from the environment where to listen (``PORT``) and where and with which
 key to reach gripproxy (``GRIP_URL`` over HTTP, ``GRIP_ZMQ_URL`` over ZeroMQ); everything else is the example's own.
@@ -144,6 +144,19 @@ EXAMPLES = {
                         .venv/bin/gripproxy hub follow news --after 0""",
         hub=True,
         callbacks=True,
+    ),
+    "watch": Example(
+        ("watch/app.py",),
+        """\
+  in a browser          http://localhost:{port}/
+  change a value        curl -X PUT -H 'Content-Type: text/plain' -d ripe \\
+      http://localhost:{port}/hub/topics/table/keys/apple
+  delete it             curl -X DELETE http://localhost:{port}/hub/topics/table/keys/apple
+  watch it              curl -N http://localhost:{port}/hub/topics/table/watch
+  the whole table       curl http://localhost:{port}/hub/topics/table/snapshot
+  the hub in a shell    export GRIPPROXY_HUB_URL=http://localhost:{port}/hub
+                        .venv/bin/gripproxy hub follow table --after 0""",
+        hub=True,
     ),
     "chat-express": Example(("chat_express/app.mjs",), CHAT.replace("{channel}", "chat-express"), target=",over_http"),
     "chat-python": Example(("chat_python/app.py",), CHAT.replace("{channel}", "chat-python"), target=",over_http"),

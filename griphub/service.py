@@ -24,6 +24,7 @@ from griphub.api.body_parser import BodyParser
 from griphub.api.context import Context, HubCounters
 from griphub.api.feed import Feed
 from griphub.api.follow import Following
+from griphub.api.ingest import IngestRequests
 from griphub.api.keys import Keys
 from griphub.api.mailbox_channel import MailboxChannels, is_mailbox
 from griphub.api.mailbox_feed import MailboxFeed
@@ -33,16 +34,20 @@ from griphub.api.reading import Reading
 from griphub.api.server import HubServer
 from griphub.api.server_limits import ServerLimits
 from griphub.api.snapshots import Snapshots
+from griphub.api.soft_feed import SoftFeed
+from griphub.api.soft_watch import SoftWatching
 from griphub.api.subscription_feed import SubscriptionBounds, SubscriptionFeed
 from griphub.api.subscriptions import SubscriptionRequests
 from griphub.api.topics import Topics
+from griphub.api.watch import Watching
 from griphub.api.websockets import WebSockets
 from griphub.callbacks.own_addresses import own_addresses
 from griphub.mailboxes.bounds import Bounds
 from griphub.mailboxes.mailboxes import Mailboxes
 from griphub.notify.control_client import ControlAddress, ControlClient
 from griphub.notify.held_channels import HeldChannels
-from griphub.notify.outbox import Outbox
+from griphub.notify.outbox import Outbox, OutboxState
+from griphub.processes.progress_loop import ProgressLoop
 from griphub.processes.readers import ReaderOptions, ReaderPool
 from griphub.processes.retention_loop import RetentionLoop
 from griphub.processes.sender import SenderProcess
@@ -62,6 +67,8 @@ from griphub.topics.items import hint_item
 from griphub.topics.leases import SnapshotLeases
 from griphub.topics.ranges import parse_channel
 from griphub.topics.topic_table import TopicTable
+from griphub.windows.bounds import WindowBounds
+from griphub.windows.window_table import WindowTable
 from gripproxy.config import Config
 from gripproxy.config.hub_section import split_token_key
 from gripproxy.grip.errors import ClientError, OperatorError
@@ -77,8 +84,8 @@ __all__ = ["Hub", "main"]
 TICK: Final = 1.0
 """Seconds between two checks of leases and of the end of rights."""
 
-MAILBOX_PAUSE: Final = 0.002
-"""Seconds between two turns of deliveries to very many mailboxes: about as long as a turn takes, for the others."""
+MAILBOX_PAUSE: Final = 0.003
+"""Seconds between two turns of deliveries to very many mailboxes: some times as long as a turn takes, for others."""
 
 LEARNING_TIME: Final = 10.0
 """Seconds after the start in which subscriptions may be those of followers before it."""
@@ -127,7 +134,9 @@ class Hub:
         self._exits = contextlib.AsyncExitStack()
         self._context: Context | None = None
         self._feed: Feed | None = None
+        self._progress: ProgressLoop | None = None
         self._subscriptions: SubscriptionFeed | None = None
+        self._soft: SoftFeed | None = None
         self._servers: list[HubServer] = []
         self._application: HubApplication | None = None
         self._held: HeldChannels | None = None
@@ -164,11 +173,14 @@ class Hub:
             Topics(context, Patterns(hub.hub_autocreate)),
             publishing,
             reading,
+            Watching(context, following, reading),
             WebSockets(context, following, reading),
             Keys(context, publishing, reading),
             Snapshots(context, reading, following),
             MailboxRequests(context),
             SubscriptionRequests(context),
+            SoftWatching(context, following, reading),
+            IngestRequests(context.soft),
             load_key(config.proxy.sig_key, base) if hub.listen else None,
         )
         self._control.start(_signer(config, base))
@@ -193,6 +205,9 @@ class Hub:
         fanout = FanOut(
             self._index, epochs, self._control.publish, state.newest, hub.content_max, bare_hints=bool(hub.publish)
         )
+        progress = self._progress = ProgressLoop(self._writer, topics, fanout, self._waiting, time.time)
+        await progress.open(state.newest_time)
+        quotas = Quotas({"ranges": Limit(hub.ranges_per_owner_max, RANGES_MAX), "topic_changes": CHANGES})
         return Context(
             config=hub,
             state=state,
@@ -200,14 +215,16 @@ class Hub:
             topics=topics,
             index=self._index,
             fanout=fanout,
+            progress=progress,
             writer=self._writer,
             readers=self._readers,
             bodies=self._bodies,
             verifier=verifier,
-            quotas=Quotas({"ranges": Limit(hub.ranges_per_owner_max, RANGES_MAX), "topic_changes": CHANGES}),
+            quotas=quotas,
             leases=SnapshotLeases(hub.snapshot_leases_max),
             mailboxes=self._mailbox_feed(topics, epochs),
             subscriptions=await self._subscription_feed(topics, fanout),
+            soft=self._soft_feed(topics, quotas),
             callback_policy=AddressPolicy(hub.callback_allow, hub.callback_deny, own_addresses()),
             counters=self._counters,
             now=self._loop.time,
@@ -238,6 +255,34 @@ class Hub:
         while page := await self._readers.subscriptions(stored[-1].number if stored else 0, 1000, owner=""):
             stored += page
         feed.open(stored)
+        return feed
+
+    def _soft_feed(self, topics: TopicTable, quotas: Quotas) -> SoftFeed:
+        hub = self._config.hub
+        bounds = WindowBounds(
+            events=hub.soft_events_per_topic_max,
+            bytes=hub.soft_bytes_per_topic_max,
+            pieces=hub.soft_pieces_per_topic_max,
+            ranges=hub.ranges_per_topic_max,
+            windows_each=hub.soft_topics_per_owner_max,
+            windows_total=hub.soft_topics_max,
+            bytes_each=hub.soft_bytes_per_owner_max,
+            bytes_total=hub.soft_bytes_max,
+        )
+        feed = self._soft = SoftFeed(
+            # Windows are in memory: each start of the hub is another epoch.
+            WindowTable(lambda: secrets.token_hex(8), bounds),
+            topics,
+            self._index,
+            quotas,
+            self._control.publish,
+            self._hint,
+            self._waiting,
+            time.time,
+            hub.content_max,
+            bare_hints=bool(hub.publish),
+        )
+        feed.open(topics)
         return feed
 
     def _mailbox_feed(self, topics: TopicTable, epochs: Epochs) -> MailboxFeed:
@@ -303,6 +348,10 @@ class Hub:
         if self._held is not None:
             self._held.close()
         self._control.close()
+        if self._progress is not None:
+            self._progress.close()
+        if self._soft is not None:
+            self._soft.close()
         if self._subscriptions is not None:
             await self._subscriptions.close()
         await self._bodies.stop()
@@ -322,6 +371,10 @@ class Hub:
         # After a start each channel may have followers of before, also one that has entered the index since.
         if not self._index.subscribed(name) or self._loop.time() < self._learned:
             self._hint(name)
+
+    def _waiting(self) -> int | None:
+        """Return the bytes of items that wait for the handler; None while it is away."""
+        return None if self._outbox.state is OutboxState.AWAY else self._outbox.waiting
 
     def _hint(self, name: str) -> None:
         self._outbox.miss([name])
@@ -346,6 +399,7 @@ class Hub:
         for held in self._index.expire(self._loop.time()):
             if held.keys.keyed:
                 context.quotas.give("ranges", held.owner)
+            context.soft.left(held)
         context.mailboxes.check()
         context.subscriptions.check()
         now = time.time()

@@ -17,12 +17,18 @@
     feed                 from a commit to the items of followers; ``commit_times`` is a histogram
     reading              places and ranges of requests that read
     follow               replay and live as one sequence; ``websockets`` over a WebSocket
+    watch                events, progress and resync
+    soft_watch           the same of soft topics, by ``soft_pages``; ``soft_feed`` has their windows at work,
+                         ``soft_query`` their parameters, ``soft_problems`` their refusals
+    ingest               lines of their sources
+    socket_events        openings and ends of WebSockets
+    turns                one piece of work in each turn of the loop, owners in turns
     keys, snapshots      values of keys, and all of them at a version
     subscriptions        standing requests by callback; ``subscription_body`` reads and writes their JSON,
                          ``subscription_feed`` passes events to the sender, and its reports to the store
     mailboxes            commands and polls; ``mailbox_feed`` gives them events, ``mailbox_channel`` holds them
     metrics              figures for Prometheus, health
-    openapi              description of the API; ``openapi_schemas`` has the bodies
+    openapi              description of the API; ``openapi_schemas`` has the bodies, ``openapi_parameters`` parameters
 
 Imports: ``gripproxy.grip``, ``config``, ``process``, ``http1``; all rooms of the hub but ``client``.
 """

@@ -15,6 +15,7 @@ from griphub.access.rights import Right, Rights
 from griphub.access.tokens import BadToken, token_of
 from griphub.api.body_parser import LARGE_BODY
 from griphub.api.context import Context
+from griphub.api.ingest import IngestRequests
 from griphub.api.keys import Keys
 from griphub.api.mailboxes import MailboxRequests
 from griphub.api.openapi import OPENAPI
@@ -28,9 +29,12 @@ from griphub.api.refusals import RefusalPace
 from griphub.api.request import Answer, Receiver, Reply, Request, no_body, problem_answer
 from griphub.api.server import HubConnection
 from griphub.api.snapshots import Snapshots
+from griphub.api.socket_events import EVENTS_TYPE
+from griphub.api.soft_watch import SoftWatching
 from griphub.api.subscriptions import SubscriptionRequests
 from griphub.api.topics import Topics
-from griphub.api.websockets import EVENTS_TYPE, WebSockets, expired, upgrade_refused
+from griphub.api.watch import Watching
+from griphub.api.websockets import WebSockets, expired, upgrade_refused
 from griphub.store.errors import OwnerBusy, StoreError
 from griphub.store.event import Draft
 from griphub.store.publication import Publication
@@ -67,11 +71,14 @@ class HubApplication:
         topics: requests about topics.
         publishing: requests that publish.
         reading: requests that read events.
+        watching: requests that watch.
         websockets: requests of WebSockets.
         keys: requests about keys.
         snapshots: requests for snapshots.
         mailboxes: requests about mailboxes.
         subscriptions: requests about subscriptions.
+        soft: requests that watch soft topics.
+        ingest: requests of their sources.
         proxy_key: key of the ``Grip-Sig`` that requests over TCP must have; None: there is no such port.
     """
 
@@ -81,22 +88,28 @@ class HubApplication:
         topics: Topics,
         publishing: Publishing,
         reading: Reading,
+        watching: Watching,
         websockets: WebSockets,
         keys: Keys,
         snapshots: Snapshots,
         mailboxes: MailboxRequests,
         subscriptions: SubscriptionRequests,
+        soft: SoftWatching,
+        ingest: IngestRequests,
         proxy_key: Key | None,
     ) -> None:
         self._context = context
         self._topics = topics
         self._publishing = publishing
         self._reading = reading
+        self._watching = watching
         self._websockets = websockets
         self._keys = keys
         self._snapshots = snapshots
         self._mailboxes = mailboxes
         self._subscriptions = subscriptions
+        self._soft = soft
+        self._ingest = ingest
         self._proxy_key = proxy_key
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -226,7 +239,7 @@ class HubApplication:
                 return self._topics.list(request, self._rights(request))
             case ("follow", text):
                 self._method(request, b"GET")
-                return self._reading.link(request, text)
+                return self._link(request, text)
             case ("snapshot", text):
                 self._method(request, b"GET")
                 return self._snapshots.link(request, text)
@@ -242,13 +255,17 @@ class HubApplication:
                 return None
         raise Problem(404, "not-found", "there is no such path: see /openapi.json")
 
+    def _link(self, request: Request, text: str) -> Coroutine[Any, Any, Answer]:
+        linked = self._soft.linked(text)
+        return self._reading.link(request, text) if linked is None else self._soft.link(request, *linked)
+
     def _topic(
         self, request: Request, name: str, rest: tuple[str, ...], reply: Reply
     ) -> Coroutine[Any, Any, Answer] | None:
         check_topic_name(name)
         method = b"GET" if request.method == b"HEAD" else request.method
         socket = _is_socket(request)
-        if rest == ("events",) and (ended := self._ended_hold(request, name, socket=socket)) is not None:
+        if rest in (("events",), ("watch",)) and (ended := self._ended_hold(request, name, socket=socket)) is not None:
             reply(ended)
             return None
         rights = self._rights(request)
@@ -258,22 +275,20 @@ class HubApplication:
             case ("events",) if method == b"POST" and not socket:
                 return self._publish(request, name, rights, reply)
             case ("events",):
-                self._may(rights, "subscribe", name)
-                if socket:
-                    return self._websockets.answer(request, self._topics.find(name), rights)
-                self._method(request, b"GET", b"POST")
-                if (request.header(b"upgrade") or b"").lower() == b"websocket":
-                    raise upgrade_refused()
-                return self._reading.events(request, self._topics.find(name), rights)
+                return self._follow(request, name, rights, watching=False)
+            case ("watch",):
+                return self._follow(request, name, rights, watching=True)
             case ("events", cursor):
                 self._method(request, b"GET")
                 nothing_else(request.target.query)
                 self._may(rights, "subscribe", name)
                 return self._keys.event(self._topics.find(name), cursor, rights)
             case ("snapshot",):
-                self._method(request, b"GET")
-                self._may(rights, "subscribe", name)
-                return self._snapshots.get(request, self._topics.find(name), rights)
+                return self._snapshot(request, name, rights)
+            case ("ingest",):
+                self._method(request, b"POST")
+                self._may(rights, "publish", name)
+                return self._ingest.answer(request, self._topics.find_soft(name), rights)
             case ("keys", key):
                 nothing_else(request.target.query)
                 check_key(key)
@@ -287,6 +302,30 @@ class HubApplication:
             case ("subscriptions", *parts):
                 return self._subscription(request, name, tuple(parts), rights)
         raise Problem(404, "not-found", "there is no such path under a topic: see /openapi.json")
+
+    def _snapshot(self, request: Request, name: str, rights: Rights) -> Coroutine[Any, Any, Answer]:
+        self._method(request, b"GET")
+        self._may(rights, "subscribe", name)
+        topic = self._topics.find_any(name)
+        if topic.settings.soft:
+            return self._soft.snapshot(request, topic)
+        return self._snapshots.get(request, topic, rights)
+
+    def _follow(self, request: Request, name: str, rights: Rights, *, watching: bool) -> Coroutine[Any, Any, Answer]:
+        self._may(rights, "subscribe", name)
+        topic = self._topics.find_any(name) if watching else self._topics.find(name)
+        soft = topic.settings.soft
+        if _is_socket(request):
+            if soft:
+                return self._soft.socket(request, topic, rights)
+            return self._websockets.answer(request, topic, rights, watching=watching)
+        self._method(request, *((b"GET",) if watching else (b"GET", b"POST")))
+        if (request.header(b"upgrade") or b"").lower() == b"websocket":
+            raise upgrade_refused()
+        if soft:
+            return self._soft.answer(request, topic, rights)
+        answer = self._watching.answer if watching else self._reading.events
+        return answer(request, topic, rights)
 
     def _ended_hold(self, request: Request, name: str, *, socket: bool) -> Answer | None:
         """Return the answer that ends the hold of a client whose rights have ended, or whose topic was deleted."""
@@ -408,7 +447,8 @@ class HubApplication:
                 rights = verifier.anonymous if token is None else verifier.rights(token, context.wall())
             except BadToken:
                 return False
-            if not rights.may("publish", name) or context.topics.named(name) is None:
+            known = context.topics.named(name)
+            if known is None or known.settings.soft or not rights.may("publish", name):
                 return False
             drafts = drafts_of(headers, query, body)
             append(Publication(name, drafts), owner_key(rights.owner), self._reply(request, receiver))

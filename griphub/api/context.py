@@ -11,7 +11,9 @@ from griphub.access.tokens import TokenVerifier
 from griphub.api.body_parser import BodyParser
 from griphub.api.commit_times import CommitTimes
 from griphub.api.mailbox_feed import MailboxFeed
+from griphub.api.soft_feed import SoftFeed
 from griphub.api.subscription_feed import SubscriptionFeed
+from griphub.processes.progress_loop import ProgressLoop
 from griphub.processes.readers import ReaderPool
 from griphub.processes.writer import WriterProcess
 from griphub.sender.address_policy import AddressPolicy
@@ -37,7 +39,8 @@ class HubCounters:
         pages: pages of history and replay read.
         replays: answers that began a stream, a long-poll or a WebSocket.
         gone: requests for places that are not retained.
-        resyncs: streams and WebSockets that were ended by a resync.
+        resyncs: streams and WebSockets that were ended by a resync, by its cause.
+        watches: answers that began a watch.
         answers: answers by status.
         topics: events by topic number.
         commits: times of commits.
@@ -49,7 +52,8 @@ class HubCounters:
     pages: int = 0
     replays: int = 0
     gone: int = 0
-    resyncs: int = 0
+    resyncs: Counter[str] = field(default_factory=Counter)
+    watches: int = 0
     answers: Counter[int] = field(default_factory=Counter)
     topics: Counter[int] = field(default_factory=Counter)
     commits: CommitTimes = field(default_factory=CommitTimes)
@@ -66,6 +70,7 @@ class Context:
         topics: all topics.
         index: channels with followers.
         fanout: makes items of events.
+        progress: progress of watchers.
         writer: writing process of the store.
         readers: reading processes.
         bodies: reading process of large bodies.
@@ -74,6 +79,7 @@ class Context:
         leases: versions that snapshots are being read at.
         mailboxes: mailboxes, and their part of the stored events.
         subscriptions: subscriptions, and their part of the stored events.
+        soft: windows of soft topics, and their followers.
         callback_policy: addresses that callbacks may lead to.
         counters: figures.
         now: monotonic time in seconds.
@@ -87,6 +93,7 @@ class Context:
     topics: TopicTable
     index: ChannelIndex
     fanout: FanOut
+    progress: ProgressLoop
     writer: WriterProcess
     readers: ReaderPool
     bodies: BodyParser
@@ -95,6 +102,7 @@ class Context:
     leases: SnapshotLeases
     mailboxes: MailboxFeed
     subscriptions: SubscriptionFeed
+    soft: SoftFeed
     callback_policy: AddressPolicy
     counters: HubCounters
     now: Callable[[], float]

@@ -17,14 +17,15 @@ import orjson
 from griphub.access.capability import Capability, sign
 from griphub.access.owner import linked_reader, turn_of
 from griphub.api.context import Context
-from griphub.api.problem import Problem
+from griphub.api.problem import Cause, Gone, Problem
 from griphub.api.request import Answer
 from griphub.processes.rendered import RenderedPage
-from griphub.store.interface import KeyRange
+from griphub.store.interface import WHOLE, KeyRange
 from griphub.store.topic import Topic
 from griphub.topics.channel_index import LEASE, UNKNOWN, HeldRange
-from griphub.topics.event_text import Representation, control_text
+from griphub.topics.event_text import Representation, control_text, progress_text
 from griphub.topics.items import page_body
+from griphub.topics.ranges import bounds_query
 from griphub.topics.times import time_text
 
 __all__ = ["HELD_MAX", "PAGE_BYTES", "PAGE_EVENTS", "Follower", "Following"]
@@ -66,6 +67,7 @@ class Follower:
         limit: events that are still to be given; 0 for no limit.
         until: id at which the reading ends; None to follow.
         gone: whether the place that was asked for is not retained, and ``after`` replaces it, with a report.
+        announced: whether progress is given behind the page that is held: the beginning of a watch.
         turn: number of the owner in whose turn a linked page is read; None for a request with an owner, and for a
             shared link, which is read in the turn of its topic.
     """
@@ -82,6 +84,7 @@ class Follower:
     limit: int = 0
     until: int | None = None
     gone: bool = False
+    announced: bool = False
     turn: int | None = None
 
     @property
@@ -98,14 +101,16 @@ class _Part:
 
     Attributes:
         page: events, rendered.
-        tail: position of the range's channels when the page was begun, or of a follower that is ahead of them; None if
+        position: that of the range's channels when the page was begun, or of a follower that is ahead of them; None if
             nothing is held.
         lost: JSON of the report of events that are left out; empty for none.
+        version: version up to which the range is complete with this page, for a watcher; None if it is not known.
     """
 
     page: RenderedPage
-    tail: int | None
+    position: str | None
     lost: bytes
+    version: int | None = None
 
 
 class Following:
@@ -131,22 +136,27 @@ class Following:
         Raises:
             Problem: 410, the place is not retained; 429, a bound was reached; 503.
         """
-        context, fanout = self._context, self._context.fanout
+        context, fanout, form = self._context, self._context.fanout, follower.representation
+        if not follower.truncated and self._below(follower.topic, follower.after) and not self._complete(follower):
+            # Before the range is entered: a crowd below the floor costs neither ranges nor reads.
+            raise self._below_floor(follower.topic)
         held = None if follower.until is not None else self._enter(follower)
-        tail = None if held is None else held.tail
-        # In the middle of a publication with very many ranges, this range may be done already.
-        newest = fanout.newest if tail is None else max(fanout.newest, tail)
+        newest, position, version = fanout.newest, None, None
+        if held is not None:
+            # In the middle of a publication with very many ranges, this range may be done already.
+            newest = max(newest, held.reached(watching=form.watches))
+            position = fanout.position(held, watching=form.watches)
+            version = fanout.version(held) if form.watches else None
         until = newest if follower.until is None else min(follower.until, newest)
         if follower.limit:
             limit = min(limit, follower.limit)
         number, after, lost = follower.topic.number, follower.after, b""
-        if tail is not None and held is not None and follower.position and held.since <= after <= held.tail:
-            # A follower without missing events is not gone below the floor either.
+        if position is not None and self._complete(follower):
             page = RenderedPage(follower.topic, b"", 0, 0, 0, after, False)
-            return _Part(page, tail, b"")
+            return _Part(page, position, b"", version)
         for _ in range(2):
             page_or_none = await context.readers.render_page(
-                number, after, follower.keys, limit, size, until, follower.representation, owner=follower.reader
+                number, after, follower.keys, limit, size, until, form.frame, owner=follower.reader
             )
             context.counters.pages += 1
             if page_or_none is None:
@@ -155,7 +165,7 @@ class Following:
             if not self._below(page.topic, after):
                 break
             if not follower.truncated:
-                raise self.gone(page.topic, f"events up to {context.epochs.cursor(page.topic.floor)} are not retained")
+                raise self._below_floor(page.topic)
             after = page.topic.floor
             lost = orjson.dumps({"type": "truncated", **self._loss(page.topic)})
         else:
@@ -164,10 +174,20 @@ class Following:
             lost = orjson.dumps({"type": "truncated", **self._loss(page.topic)})
         if held is not None and held.last_event == UNKNOWN:
             await self._look_up(held, newest, follower.reader)
-        if tail is not None and follower.after > newest:
+        if position is not None and follower.after > newest:
             # A place that a publisher was given, whose item is still to be made: this follower has that event.
-            tail = follower.after
-        return _Part(page, tail, lost)
+            position, version = context.epochs.cursor(follower.after), None
+        return _Part(page, position, lost, version)
+
+    def _complete(self, follower: Follower) -> bool:
+        """Return whether a follower misses no event of its range: it is not gone below the floor either."""
+        held = self._context.index.range(follower.topic.number, follower.keys)
+        if held is None or not follower.position or follower.until is not None:
+            return False
+        return held.since <= follower.after <= held.reached(watching=follower.representation.watches)
+
+    def _below_floor(self, topic: Topic) -> Problem:
+        return self.gone(topic, f"events up to {self._context.epochs.cursor(topic.floor)} are not retained")
 
     def _below(self, topic: Topic, after: int) -> bool:
         """Return whether events behind a place are not retained any more."""
@@ -189,6 +209,8 @@ class Following:
             # Kept while the page is read.
         end = float(follower.rights_end or "inf")
         context.index.lease(held, follower.representation, context.now() + LEASE, end)
+        if follower.representation.watches:
+            context.progress.watch(held)
         return held
 
     async def _look_up(self, held: HeldRange, newest: int, reader: str) -> None:
@@ -208,7 +230,7 @@ class Following:
             Problem: as ``read``.
         """
         part = await self.read(follower)
-        page, form = part.page, follower.representation
+        page, form = part.page, follower.representation.frame
         body = (control_text("truncated", part.lost, form) if part.lost else b"") + page.body
         headers = [("Cache-Control", "no-store")]
         if part.lost:
@@ -221,29 +243,41 @@ class Following:
             link = self._link(following, page.topic, position=page.last)
             headers.append(("Grip-Link", f"<{link}>; rel=next"))
         elif follower.until is None and not ended:
-            assert part.tail is not None
-            headers += self._hold(follower, page.topic, part.tail)
+            assert part.position is not None
+            body += self.announcement(follower, part.version)
+            headers += self._hold(follower, page.topic, part.position)
         return Answer(200, body, TYPES[form], headers)
 
-    def _hold(self, follower: Follower, topic: Topic, tail: int) -> list[tuple[str, str]]:
+    def announcement(self, follower: Follower, version: int | None) -> bytes:
+        """Return the progress with which a watch begins, behind its replay; nothing for other followers.
+
+        Args:
+            follower: the follower.
+            version: version up to which it has everything; None if it is not known.
+        """
+        if not follower.announced or version is None or version < follower.after:
+            return b""
+        mark, keys = self._context.progress.mark(version), follower.keys
+        return progress_text(version, mark, keys.low, keys.high, follower.representation)
+
+    def _hold(self, follower: Follower, topic: Topic, position: str) -> list[tuple[str, str]]:
         context, form = self._context, follower.representation
         held = context.index.range(topic.number, follower.keys)
         if held is None:
             raise Problem(503, "unavailable", "the reading took too long: repeat the request")
         end = float(follower.rights_end or "inf")
         channel = context.index.lease(held, form, context.now() + LEASE, end)
-        position = context.epochs.cursor(tail)
         return [
             ("Grip-Hold", "stream"),
             ("Grip-Channel", f"{channel.name}; prev-id={position}"),
             ("Grip-Link", f"<{self._link(follower, topic)}>; rel=next; timeout={LINK_TIMEOUT}"),
-            ("Grip-Keep-Alive", f"{_KEEP_ALIVES[form]}; format=cstring; timeout={KEEP_ALIVE}"),
+            ("Grip-Keep-Alive", f"{_KEEP_ALIVES[form.frame]}; format=cstring; timeout={KEEP_ALIVE}"),
         ]
 
     def _link(self, follower: Follower, topic: Topic, position: int | None = None) -> str:
         """Return the signed link of a follower; without a position it is shared by all with equal rights."""
         capability = Capability(
-            mode="follow",
+            mode="watch" if follower.representation.watches else "follow",
             topic=topic.number,
             access=topic.access,
             representation=follower.representation.value,
@@ -277,7 +311,7 @@ class Following:
         headers = [("Cache-Control", "no-store")]
         if page.count or part.lost or page.more:
             return Answer(200, body, "application/json", headers)
-        assert part.tail is not None
+        assert part.position is not None
         held = context.index.range(page.topic.number, follower.keys)
         if held is None:
             raise Problem(503, "unavailable", "the reading took too long: repeat the request")
@@ -286,7 +320,7 @@ class Following:
         headers += [
             ("Grip-Hold", "response"),
             ("Grip-Timeout", str(wait)),
-            ("Grip-Channel", f"{channel.name}; prev-id={context.epochs.cursor(part.tail)}"),
+            ("Grip-Channel", f"{channel.name}; prev-id={part.position}"),
         ]
         return Answer(200, body, "application/json", headers)
 
@@ -303,37 +337,43 @@ class Following:
             "snapshot": "snapshot",
         }
 
-    def gone(self, topic: Topic | None, reason: str) -> Problem:
+    def gone(self, topic: Topic | None, reason: str, cause: Cause = "floor") -> Gone:
         """Return the problem of a place whose events are not retained.
 
         Args:
             topic: the topic as it is; None if there is none any more.
             reason: the missing part.
+            cause: its kind, for the figures.
         """
         self._context.counters.gone += 1
         cure = "read /snapshot and go on from its version, or begin at floor_cursor with truncated=allow"
-        return Problem(410, "gone", f"{reason}: {cure}" if topic else reason, self._loss(topic))
+        return Gone(cause, f"{reason}: {cure}" if topic else reason, self._loss(topic))
 
-    def resync(self, problem: Problem, representation: Representation) -> bytes:
+    def resync(self, problem: Problem, representation: Representation, keys: KeyRange = WHOLE) -> bytes:
         """Return the text that ends a stream whose place is gone.
 
         Args:
             problem: 410.
             representation: form of the stream.
+            keys: range that the snapshot is to have, for a watcher.
         """
-        self._context.counters.resyncs += 1
-        members = orjson.dumps({"type": "resync", "reason": problem.detail, **problem.extra})
-        return control_text("resync", members, representation)
+        cause: Cause = problem.cause if isinstance(problem, Gone) else "floor"
+        self._context.counters.resyncs[cause] += 1
+        members = {"type": "resync", "reason": problem.detail, **problem.extra}
+        if representation.watches and members.get("snapshot"):
+            members["snapshot"] = f"snapshot{bounds_query(keys, '?')}"
+        return control_text("resync", orjson.dumps(members), representation)
 
-    def resync_stream(self, problem: Problem, representation: Representation) -> Answer:
+    def resync_stream(self, problem: Problem, representation: Representation, keys: KeyRange = WHOLE) -> Answer:
         """Return the answer that ends a stream whose place is gone.
 
         Args:
             problem: 410.
             representation: form of the stream.
+            keys: range that the snapshot is to have, for a watcher.
         """
         headers = [("Cache-Control", "no-store")]
-        return Answer(200, self.resync(problem, representation), TYPES[representation], headers)
+        return Answer(200, self.resync(problem, representation, keys), TYPES[representation.frame], headers)
 
 
 def expired_stream(representation: Representation) -> Answer:
@@ -344,7 +384,7 @@ def expired_stream(representation: Representation) -> Answer:
     """
     members = b'{"type":"expired","reason":"the rights of this link have ended: connect again with a token"}'
     text = control_text("expired", members, representation)
-    return Answer(200, text, TYPES[representation], [("Cache-Control", "no-store")])
+    return Answer(200, text, TYPES[representation.frame], [("Cache-Control", "no-store")])
 
 
 def _limit(name: str, most: int) -> Problem:

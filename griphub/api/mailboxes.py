@@ -18,14 +18,15 @@ from griphub.api.poll_pace import PollPace
 from griphub.api.problem import Problem, conflict, limited, not_found, too_large
 from griphub.api.query import PollQuery, nothing_else, poll_query
 from griphub.api.request import Answer, Reply, Request, no_body, problem_answer
+from griphub.api.soft_problems import soft_problem
 from griphub.mailboxes.bounds import MailboxLimit
 from griphub.mailboxes.commands import BadCommands, TooManyCommands, check_subscriber, parse_commands
 from griphub.mailboxes.decisions import Applied, Conflict, Forbidden, Hold, Unknown
 
 __all__ = ["BATCH_MAX", "MailboxRequests"]
 
-BATCH_MAX: Final = 4_000_000
-"""Bytes of a batch of commands: 2,000 of them with the longest names and keys, as JSON."""
+BATCH_MAX: Final = 500_000
+"""Bytes of a batch of commands: 2,000 of them with names and keys of 200 bytes. More would take a turn too long."""
 
 _NO_STORE: Final = [("Cache-Control", "no-store")]
 
@@ -72,6 +73,11 @@ class MailboxRequests:
             raise Problem(400, "bad-request", str(error), extra) from error
         context = self._context
         feed = context.mailboxes
+        for place, command in enumerate(batch.commands):
+            found = context.topics.named(command.topic) if command.subscribe else None
+            if found is not None and found.settings.soft and rights.may("subscribe", found.name):
+                # The others of the batch can be sent without it.
+                raise Problem(400, "bad-request", soft_problem(found.name).detail, {"command": place})
 
         def last_id(topic: str, key: str | None) -> int | None:
             known = context.topics.named(topic)
@@ -149,8 +155,9 @@ class MailboxRequests:
         if decision.older is not None and repeated is Repeated.NOT:
             feed.channels.answer(subscriber, feed.empty(subscriber))
         if not isinstance(decision, Hold):
-            self._pace.replied(owner, subscriber)
-            return Answer(200, reply_body(decision.reply, context.epochs), headers=[*_NO_STORE])
+            body = reply_body(decision.reply, context.epochs)
+            self._pace.replied(owner, subscriber, len(body))
+            return Answer(200, body, headers=[*_NO_STORE])
         channel, position = feed.channels.hold(subscriber)
         wait = query.wait
         if rights.expires:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from griphub.api.context import Context
-from griphub.api.problem import Problem
+from griphub.api.problem import Cause, Problem
 from griphub.api.request import Answer, Request, problem_answer
 from griphub.api.server import HubConnection
 from griphub.notify.control_client import ControlClient
 from griphub.notify.outbox import Outbox
 from griphub.sender.delivery_states import State
 from griphub.sender.failure_class import FailureClass
+from griphub.windows.decisions import Refusal
 
 __all__ = ["HubMetrics", "MetricsApplication"]
 
 TOPICS_MAX: Final = 100
 """Topics with figures of their own: those with the most events; the others are one sum."""
+
+RESYNC_REASONS: Final = ("reset", "full", "behind")
+"""Why windows have their watchers resync."""
 
 TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -67,6 +71,7 @@ class HubMetrics:
         context, counters = self._context, self._context.counters
         feed = context.mailboxes
         mailboxes = feed.mailboxes
+        soft = context.soft.schedule
         totals = (
             ("published_events", "Events stored", counters.published),
             ("published_bytes", "Bytes of the contents of events stored", counters.published_bytes),
@@ -74,7 +79,8 @@ class HubMetrics:
             ("pages", "Pages of history and replay read", counters.pages),
             ("replays", "Answers that began or continued a follower", counters.replays),
             ("gone", "Requests for places that are not retained", counters.gone),
-            ("resyncs", "Streams and WebSockets ended by a resync", counters.resyncs),
+            ("watches", "Answers that began a watch", counters.watches),
+            ("progress_items", "Items of progress", context.fanout.progressed + context.soft.progressed),
             ("items", "Items made for followers, hints included", context.fanout.items),
             ("hints", "Hints made in place of events", context.fanout.hints),
             ("mailbox_wake_ups", "Held polls repeated for a message", feed.woken),
@@ -85,7 +91,7 @@ class HubMetrics:
         )
         for name, text, value in totals:
             yield CounterMetricFamily(f"gripproxy_hub_{name}", text, value=value)
-        gauges = (
+        gauges: tuple[tuple[str, str, float], ...] = (
             ("topics", "Topics", len(context.topics)),
             ("channels", "Channels with followers", len(context.index)),
             ("channels_held", "Channels that the handler has subscribers of", context.index.subscribers),
@@ -95,10 +101,23 @@ class HubMetrics:
             ("handler_waiting_bytes", "Bytes of items that wait for the handler", self._outbox.waiting),
             ("handler_missed_channels", "Channels that will get a hint", self._outbox.missed),
             ("newest_id", "Id up to which followers have items", context.fanout.newest),
+            ("watched_ranges", "Distinct ranges that have watchers", len(context.progress.schedule) + len(soft)),
+            (
+                "watched_channels",
+                "Channels of watchers that the handler has subscribers of",
+                sum(channel.watches and channel.subscribed for channel in context.index),
+            ),
+            (
+                "progress_lag_seconds",
+                "Seconds by which progress is late",
+                max(context.progress.schedule.lag(context.now()), soft.lag(context.now())),
+            ),
         )
-        for name, text, value in gauges:
-            yield GaugeMetricFamily(f"gripproxy_hub_{name}", text, value=value)
+        for name, text, figure in gauges:
+            yield GaugeMetricFamily(f"gripproxy_hub_{name}", text, value=figure)
         yield self._answers()
+        yield self._resyncs()
+        yield from self._soft()
         yield from self._subscriptions()
         yield self._topics()
         yield self._commits()
@@ -108,6 +127,40 @@ class HubMetrics:
         for status, count in sorted(self._context.counters.answers.items()):
             family.add_metric([str(status)], count)
         return family
+
+    def _resyncs(self) -> Metric:
+        text = "Streams and WebSockets ended by a resync, by its cause"
+        family = CounterMetricFamily("gripproxy_hub_resyncs", text, labels=["cause"])
+        for cause in get_args(Cause):
+            family.add_metric([cause], self._context.counters.resyncs[cause])
+        return family
+
+    def _soft(self) -> Iterator[Metric]:
+        """Yield the figures of soft topics and their sources."""
+        soft = self._context.soft
+        windows = [*soft.windows]
+        for name, text, total in (
+            ("ingested_events", "Events that soft topics have taken in", soft.ingested),
+            ("ingest_repeated_events", "Events that soft topics had already", soft.repeated),
+            ("soft_items", "Items made for watchers of soft topics, hints included", soft.items),
+        ):
+            yield CounterMetricFamily(f"gripproxy_hub_{name}", text, value=total)
+        for name, text, figure in (
+            ("soft_topics", "Soft topics with a window", len(windows)),
+            ("soft_events", "Events in windows", sum(len(window) for window in windows)),
+            ("soft_bytes", "Bytes that they count for", sum(window.size for window in windows)),
+            ("soft_pieces", "Pieces with a progress of their own", sum(window.pieces for window in windows)),
+        ):
+            yield GaugeMetricFamily(f"gripproxy_hub_{name}", text, value=figure)
+        refused = CounterMetricFamily("gripproxy_hub_ingest_refused", "Ingest requests refused", labels=["reason"])
+        for refusal in Refusal:
+            refused.add_metric([refusal.value], soft.refused[refusal.value])
+        yield refused
+        text = "Ranges of soft topics whose watchers had to resync"
+        resyncs = CounterMetricFamily("gripproxy_hub_window_resyncs", text, labels=["reason"])
+        for reason in RESYNC_REASONS:
+            resyncs.add_metric([reason], soft.resyncs[reason])
+        yield resyncs
 
     def _subscriptions(self) -> Iterator[Metric]:
         """Yield the figures of subscriptions. Those of the sender begin at 0 with each of its processes."""

@@ -7,14 +7,11 @@ from typing import Any, Final
 import orjson
 
 from griphub.api.cloudevents import BATCHED_TYPE, STRUCTURED_TYPE
+from griphub.api.openapi_parameters import PARAMETERS
 from griphub.api.openapi_schemas import SCHEMAS, Schema, reference
 from griphub.api.problem import MEDIA_TYPE, STATUSES, TITLES, ProblemName
 from griphub.api.publish_body import BATCH_TYPE
-from griphub.api.query import LIMIT_MAX, SEQUENCE_MAX, TOKEN_PARAMETER, TOPICS_DEFAULT, TOPICS_MAX, WAIT_MAX
-from griphub.api.subscription_body import ID_MAX, LIST_DEFAULT, LIST_MAX, NUMBER_MAX
-from griphub.mailboxes.commands import SUBSCRIBER_MAX
-from griphub.topics.names import IDEMPOTENCY_KEY_MAX, KEY_MAX, PROJECT_NAME_MAX
-from griphub.topics.ranges import BOUND_MAX
+from griphub.api.query import TOKEN_PARAMETER
 
 __all__ = ["OPENAPI", "openapi_document"]
 
@@ -33,127 +30,6 @@ _TOPIC_PROBLEMS: Final[tuple[ProblemName, ...]] = (
     *("bad-request", "unauthorized", "forbidden", "not-found", "unavailable"),
 )
 _MAKE_PROBLEMS: Final[tuple[ProblemName, ...]] = (*_TOPIC_PROBLEMS, "limit", "full")
-
-
-def _parameter(name: str, where: str, description: str, schema: Schema | None = None) -> Schema:
-    return {
-        "name": name,
-        "in": where,
-        "description": description,
-        "schema": schema or {"type": "string"},
-        **({"required": True} if where == "path" else {}),
-    }
-
-
-_CURSOR: Final = reference("Cursor")
-_TIME: Final[Schema] = {"type": "string", "format": "date-time"}
-_BOUND: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": BOUND_MAX + 1}
-
-
-def _integer(least: int, most: int, default: int | None = None) -> Schema:
-    schema: Schema = {"type": "integer", "minimum": least, "maximum": most}
-    return schema if default is None else {**schema, "default": default}
-
-
-PARAMETERS: Final[dict[str, Schema]] = {
-    "topic": _parameter(
-        "topic",
-        "path",
-        "Name of a topic, percent-decoded once: `/topics/P%2FT` is the topic `P/T`.",
-        {"type": "string", "minLength": 1, "maxLength": PROJECT_NAME_MAX},
-    ),
-    "key": _parameter(
-        "key", "path", "Key, percent-decoded once.", {"type": "string", "minLength": 1, "maxLength": KEY_MAX}
-    ),
-    "cursor": _parameter("cursor", "path", "Cursor of the event.", _CURSOR),
-    "capability": _parameter("capability", "path", "Signed link, as the hub gave it to a GRIP proxy."),
-    "since": _parameter("since", "query", "Time behind which the reading begins, with a zone.", _TIME),
-    "after": _parameter("after", "query", "Cursor behind which the reading begins; 0 is the beginning.", _CURSOR),
-    "until": _parameter("until", "query", "Time of the last event that is read.", _TIME),
-    "limit": _parameter("limit", "query", "Greatest number of events.", _integer(1, LIMIT_MAX)),
-    "low": _parameter("low", "query", "Least key of the range.", _BOUND),
-    "high": _parameter("high", "query", "First key beyond the range; `KEY%00` ends behind one key.", _BOUND),
-    "wait": _parameter(
-        "wait", "query", "Seconds for which a poll is held; below 5 counts as 5.", _integer(0, WAIT_MAX)
-    ),
-    "truncated": _parameter(
-        "truncated", "query", "`allow`: begin at the floor instead of 410, and report it.", {"enum": ["allow"]}
-    ),
-    "follow": _parameter(
-        "follow",
-        "query",
-        "Whether live events follow; an event stream follows unless it has `until` or `limit`.",
-        {"type": "boolean"},
-    ),
-    "subscriber": _parameter(
-        "subscriber",
-        "path",
-        "Name of a subscriber, percent-decoded once, chosen by it.",
-        {"type": "string", "minLength": 1, "maxLength": SUBSCRIBER_MAX},
-    ),
-    "max-processed": _parameter(
-        "max_processed_sequence_id",
-        "query",
-        "Greatest sequence id that was processed: messages up to it are acknowledged.",
-        _integer(0, SEQUENCE_MAX, 0),
-    ),
-    "publisher-id": _parameter(
-        "publisher_id", "query", "`publisher_id` of the last answer: under another one nothing is acknowledged."
-    ),
-    "subscription": _parameter(
-        "subscription",
-        "path",
-        "Id of a subscription, percent-decoded once, chosen by the subscriber.",
-        {"type": "string", "minLength": 1, "maxLength": ID_MAX},
-    ),
-    "subscription-owner": _parameter(
-        "owner",
-        "query",
-        "Key of the subscription's owner, for one that may administer the topic; the caller by default.",
-    ),
-    "subscriptions-after": _parameter(
-        "after", "query", "Number behind which the list begins, as `next` names it.", _integer(0, NUMBER_MAX, 0)
-    ),
-    "subscriptions-limit": _parameter(
-        "limit", "query", "Greatest number of subscriptions.", _integer(1, LIST_MAX, LIST_DEFAULT)
-    ),
-    "version": _parameter("version", "query", "Cursor of the version; the newest by default.", _CURSOR),
-    "topics-after": _parameter("after", "query", "Name behind which the list begins."),
-    "topics-limit": _parameter("limit", "query", "Greatest number of topics.", _integer(1, TOPICS_MAX, TOPICS_DEFAULT)),
-    "batch": _parameter(
-        "batch",
-        "query",
-        "Whether a JSON body is a batch; by default it is if `events`, an array, is its only member.",
-        {"type": "boolean"},
-    ),
-    "key-attribute": _parameter(
-        "key",
-        "query",
-        "Attribute of a CloudEvent that is the event's key, as `partitionkey`.",
-        {"pattern": "^[a-z0-9]+$"},
-    ),
-    "last-event-id": _parameter("Last-Event-ID", "header", "Place at which an event stream broke off; before `after`."),
-    "if-match": _parameter(
-        "If-Match", "header", "Store only if the cursor of the last event is this, quoted; `0`: none."
-    ),
-    "idempotency-key": _parameter(
-        "Idempotency-Key",
-        "header",
-        "Name of the request: a repetition stores nothing and gets the first answer.",
-        {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_MAX},
-    ),
-    "event-key": _parameter("Event-Key", "header", "Key of the event, percent-encoded UTF-8."),
-    "event-op": _parameter("Event-Op", "header", "Effect on the key.", {"enum": ["put", "delete"]}),
-    "event-attributes": {
-        "name": "Event-Attributes",
-        "in": "header",
-        "description": "Attributes of the event: a JSON object of strings.",
-        "content": {JSON: {"schema": {"type": "object", "additionalProperties": {"type": "string"}}}},
-    },
-    "grip-last": _parameter("Grip-Last", "header", "Channel and position of a held client, set by the GRIP proxy."),
-    "access-token": _parameter(TOKEN_PARAMETER, "query", "Token of a client that cannot set a header."),
-}
-"""Parameters by the name of their component."""
 
 
 def _named(*names: str) -> list[Schema]:
@@ -232,6 +108,17 @@ _READ: Final = _answer(
     Link="URI of the next page.",
     ETag="Of a JSON page.",
     Event_Truncated="Cursor of the floor, if older events are left out.",
+)
+
+_WATCH: Final = _answer(
+    "Events above the version, then live ones, and `Progress`: every event of the range up to its version was given."
+    " `Resync` ends it: read the snapshot that it names, and watch from its version.",
+    {
+        LINES: {
+            "schema": {"anyOf": [reference(name) for name in ("Event", "SoftEvent", "Progress", "Resync", "Expired")]}
+        },
+        EVENT_STREAM: {"schema": {"type": "string"}},
+    },
 )
 
 _SNAPSHOT: Final = _answer(
@@ -328,6 +215,32 @@ def _event_paths() -> Schema:
                 (*_READ_PROBLEMS, "not-acceptable"),
             ),
         },
+        "/topics/{topic}/watch": {
+            "get": _operation(
+                "watchEvents",
+                "Watch a range: events, progress, and a resync in place of silence",
+                ("topic", "low", "high", "watch-version", "last-event-id", "grip-last"),
+                {"200": _WATCH, "204": _answer("`Last-Event-ID: resync`: the stream ends for good.")},
+                (*(name for name in _READ_PROBLEMS if name != "gone"), "not-acceptable"),
+            )
+        },
+        "/topics/{topic}/ingest": {
+            "post": _operation(
+                "ingest",
+                "Take in lines of the source of a soft topic, whole or not at all",
+                ("topic", "epoch"),
+                {"200": _answer("Taken in.", _json("Ingested"))},
+                (
+                    *("bad-request", "unauthorized", "forbidden", "not-found", "conflict", "gone", "too-large"),
+                    *("media-type", "limit", "unavailable"),
+                ),
+                {
+                    "required": True,
+                    "description": "A line for each event, progress or reset.",
+                    "content": {LINES: {"schema": reference("IngestLine")}},
+                },
+            )
+        },
         "/topics/{topic}/events/{cursor}": {
             "get": _operation("readEvent", "Read one event", ("topic", "cursor"), {"200": _ONE_EVENT}, _READ_PROBLEMS)
         },
@@ -361,8 +274,15 @@ def _key_paths() -> Schema:
                 "readSnapshot",
                 "Read the last event of each key at a version",
                 ("topic", "low", "high", "version"),
-                {"200": _SNAPSHOT},
-                _READ_PROBLEMS,
+                {
+                    "200": _SNAPSHOT,
+                    "307": _answer(
+                        "Of a soft topic: its source has the snapshot.",
+                        {JSON: {"schema": {"type": "object"}}},
+                        Location="The topic's `snapshot_url` with range and version.",
+                    ),
+                },
+                (*_READ_PROBLEMS, "conflict"),
             )
         },
         "/topics/{topic}/revoke": {

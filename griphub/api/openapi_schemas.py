@@ -7,7 +7,7 @@ from typing import Any, Final
 from griphub.api.problem import STATUSES, URN
 from griphub.api.publish_body import DEFAULT_LIMITS
 from griphub.api.subscription_body import ID_MAX
-from griphub.api.topic_body import AGE_MAX, AGE_MIN, COUNT_MAX, PROGRESS_MAX, PROGRESS_MIN, STORES
+from griphub.api.topic_body import AGE_MAX, AGE_MIN, COUNT_MAX, PROGRESS_MAX, PROGRESS_MIN, SNAPSHOT_URL_MAX, STORES
 from griphub.mailboxes.commands import COMMANDS_MAX
 from griphub.sender.callback import URL_MAX
 from griphub.sender.delivery_states import RestReason, State
@@ -82,7 +82,7 @@ _RETENTION: Final[dict[str, Schema]] = {
 
 _SETTINGS: Final[dict[str, Schema]] = {
     "retention": _object({}, _RETENTION),
-    "store": {"enum": [*STORES]},
+    "store": {"enum": [*STORES], "description": "none: a soft topic, whose events are in another store"},
     "progress": {
         "type": "number",
         "minimum": PROGRESS_MIN,
@@ -90,6 +90,21 @@ _SETTINGS: Final[dict[str, Schema]] = {
         "description": "seconds between two reports of progress to watchers",
     },
     "labels": _pairs(LABELS_MAX),
+}
+
+_SOFT_SETTINGS: Final[dict[str, Schema]] = {
+    "snapshot_url": {
+        "type": ["string", "null"],
+        "format": "uri",
+        "maxLength": SNAPSHOT_URL_MAX,
+        "description": "of a soft topic: where its store gives snapshots",
+    },
+}
+
+_VERSION: Final[Schema] = {"type": "string", "pattern": "^(0|[1-9][0-9]{0,18})$", "description": "of the source"}
+_PIECE: Final[dict[str, Schema]] = {
+    "low": {"anyOf": [_KEY, {"type": "null"}]},
+    "high": {"anyOf": [_KEY, {"type": "null"}]},
 }
 
 
@@ -133,8 +148,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Id": {"type": "string", "pattern": "^(0|[1-9][0-9]{0,18})$", "description": "strictly increasing over the store"},
     "Cursor": {
         "type": "string",
-        "pattern": "^(0|[0-9a-z]{1,32}\\.[0-9]{1,19})$",
-        "description": "place behind an event, as an answer gave it; 0 is the beginning",
+        "pattern": "^(0|[0-9a-z]{1,32}\\.[0-9]{1,19}(\\.[0-9]{1,19})?)$",
+        "description": "place behind an event, or of progress, as an answer gave it; 0 is the beginning",
     },
     "Time": {"type": "string", "format": "date-time", "description": "RFC 3339, UTC, microseconds"},
     "Event": _object(
@@ -164,6 +179,67 @@ SCHEMAS: Final[dict[str, Schema]] = {
         dependentRequired={"key": ["op"], "op": ["key"], "url": ["size"]},
     )
     | _ONE_CONTENT,
+    "SoftEvent": _object(
+        {
+            "type": {"const": "event"},
+            "cursor": reference("Cursor"),
+            "version": _VERSION,
+            "key": _KEY,
+            "op": _OP,
+            "content_type": {"type": "string"},
+        },
+        {
+            "attributes": _pairs(ATTRIBUTES_MAX),
+            "data": _ANY,
+            "data_base64": _BASE64,
+            "size": {"type": "integer", "description": "WebSockets: bytes of an event whose data is left out"},
+        },
+        description="event of a soft topic",
+    )
+    | _ONE_CONTENT,
+    "IngestLine": {
+        "oneOf": [
+            _object(
+                {
+                    "append": _object(
+                        {"key": _KEY, "version": _VERSION},
+                        {
+                            "data": _ANY,
+                            "data_base64": _BASE64,
+                            "content_type": {"type": ["string", "null"], "maxLength": CONTENT_TYPE_MAX},
+                            "op": _OP,
+                            "attributes": {"anyOf": [_pairs(ATTRIBUTES_MAX), {"type": "null"}]},
+                        },
+                    )
+                    | _ONE_CONTENT
+                }
+            ),
+            _object({"progress": _object({"version": _VERSION}, _PIECE)}),
+            _object({"reset": _object({}, _PIECE)}),
+        ],
+        "description": "line of a source of a soft topic",
+    },
+    "Ingested": _object(
+        {
+            "epoch": {"type": "string", "description": "of the window: another one has lost unreleased events"},
+            "progress": {
+                "anyOf": [_VERSION, {"type": "null"}],
+                "description": "version up to which all keys are complete; null while that is not known",
+            },
+            "events": {"type": "integer", "minimum": 0, "description": "taken in by this request"},
+            "repeated": {"type": "integer", "minimum": 0, "description": "there already, equal in all"},
+        }
+    ),
+    "Progress": _object(
+        {
+            "type": {"const": "progress"},
+            "low": {"anyOf": [_KEY, {"type": "null"}], "description": "least key of the range; null for no bound"},
+            "high": {"anyOf": [_KEY, {"type": "null"}], "description": "first key beyond; null for no bound"},
+            "version": {**reference("Id"), "description": "every event of the range up to it was given"},
+            "cursor": {**reference("Cursor"), "description": "place to go on from"},
+        },
+        description="of a watch",
+    ),
     "Truncated": _object({"type": {"const": "truncated"}, **_LOSS}),
     "Resync": _object({"type": {"const": "resync"}, "reason": {"type": "string"}, **_LOSS}),
     "Expired": _object({"type": {"const": "expired"}, "reason": {"type": "string"}}),
@@ -241,10 +317,17 @@ SCHEMAS: Final[dict[str, Schema]] = {
         "maxItems": DEFAULT_LIMITS.events,
         "items": reference("CloudEvent"),
     },
-    "Settings": _object({}, _SETTINGS),
+    "Settings": _object({}, {**_SETTINGS, **_SOFT_SETTINGS}),
     "SettingsPatch": _object(
         {},
-        _or_null({**_SETTINGS, "retention": _object({}, _or_null(_RETENTION)), "labels": {"type": "object"}}),
+        _or_null(
+            {
+                **_SETTINGS,
+                **_SOFT_SETTINGS,
+                "retention": _object({}, _or_null(_RETENTION)),
+                "labels": {"type": "object"},
+            }
+        ),
         description="JSON merge patch (RFC 7396): null returns a member to its default",
     ),
     "Topic": _object(
@@ -260,7 +343,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "last_cursor": reference("Cursor"),
             "count": {"type": "integer", "minimum": 0},
             "bytes": {"type": "integer", "minimum": 0},
-        }
+        },
+        _SOFT_SETTINGS,
     ),
     "TopicList": _object(
         {
@@ -384,6 +468,9 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "last_cursor": reference("Cursor"),
             "limit": {"type": "string", "description": "413, 429: name of the limit"},
             "max": {"type": "integer", "description": "413, 429: value of the limit"},
+            "line": {"type": "integer", "minimum": 1, "description": "400, 409, 413, 429: number of the line"},
+            "epoch": {"type": "string", "description": "409, 410, 429 of ingest: of the window"},
+            "progress": {**_VERSION, "description": "409 of ingest: progress that the line conflicts with"},
             "command": {"type": "integer", "minimum": 0, "description": "400: place of the wrong command in its batch"},
         },
         closed=False,

@@ -15,6 +15,8 @@ __all__ = [
     "STATUSES",
     "TITLES",
     "URN",
+    "Cause",
+    "Gone",
     "Problem",
     "ProblemName",
     "bad_request",
@@ -144,6 +146,25 @@ class Problem(GripproxyError):
     def type(self) -> str:
         """URN of the kind of problem."""
         return URN + self.name
+
+
+Cause = Literal["floor", "unknown", "deleted"]
+"""Why events are not retained: they lie below the floor, or the place is of another store or topic, or above all
+events, or the topic was deleted."""
+
+
+class Gone(Problem):
+    """Place whose events are not retained: 410.
+
+    Args:
+        cause: for the figures.
+        detail: fault and cure.
+        extra: further members.
+    """
+
+    def __init__(self, cause: Cause, detail: str, extra: Mapping[str, object]) -> None:
+        super().__init__(410, "gone", detail, extra)
+        self.cause: Cause = cause
 
 
 def problem_bytes(problem: Problem) -> bytes:

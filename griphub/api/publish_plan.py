@@ -86,7 +86,8 @@ class PublishPlan:
             if not rights.may("publish", topic):
                 return False
             self._rights, self._owner = rights, owner_key(rights.owner)
-        if length > DATA_MAX or context.topics.named(topic) is None:
+        known = context.topics.named(topic)
+        if length > DATA_MAX or known is None or known.settings.soft:
             return False
         now, size = context.now, self._size + length
         begun = now()

@@ -46,6 +46,7 @@ __all__ = [
     "read_query",
     "snapshot_query",
     "topic_list_query",
+    "watch_query",
 ]
 
 Query = Mapping[str, Sequence[str]]
@@ -113,6 +114,8 @@ class ReadQuery:
     wait: int | None = None
     truncated: bool = False
     follow: bool | None = None
+    newest: bool = False
+    """True if the reading begins behind the newest event where no place is named; else it does at the beginning."""
     kept: str = ""
     """Query of the parameters that a following page has as well."""
 
@@ -181,6 +184,7 @@ class PublishQuery:
 
 _READ: Final = ("since", "after", "until", "limit", "low", "high", "wait", "truncated", "follow", TOKEN_PARAMETER)
 _SNAPSHOT: Final = ("low", "high", "version", TOKEN_PARAMETER)
+_WATCH: Final = ("low", "high", "version", TOKEN_PARAMETER)
 _TOPICS: Final = ("after", "limit", TOKEN_PARAMETER)
 _PUBLISH: Final = ("batch", "key", TOKEN_PARAMETER)
 _POLL: Final = ("max_processed_sequence_id", "publisher_id", "wait", TOKEN_PARAMETER)
@@ -346,6 +350,29 @@ def snapshot_query(query: Query) -> SnapshotQuery:
         raise bad_request(error) from error
 
 
+def watch_query(query: Query) -> ReadQuery:
+    """Return the parameters of a request that watches.
+
+    Args:
+        query: values of each parameter.
+
+    Returns:
+        The parameters; without a version it begins with the next event.
+
+    Raises:
+        Problem: 400, one is unknown, repeated or beyond its bound.
+    """
+    values = _single(query, _WATCH)
+    version = values.get("version")
+    try:
+        if version is not None:
+            parse_cursor(version)
+        keys = key_range(values.get("low"), values.get("high"))
+    except ClientError as error:
+        raise bad_request(error) from error
+    return ReadQuery(after=version, keys=keys, follow=True, newest=True)
+
+
 def topic_list_query(query: Query) -> TopicListQuery:
     """Return the parameters of a request for a list of topics.
 
@@ -416,6 +443,8 @@ def if_match(headers: Headers) -> str | None:
         parse_cursor(cursor)
     except ClientError as error:
         raise bad_request(f"If-Match: {error}") from error
+    if cursor.count(".") > 1:
+        raise bad_request(f"If-Match: {text[:SHOWN]} is the cursor of progress: expected that of an event")
     return cursor
 
 
@@ -471,28 +500,37 @@ _OFFERED: Final = {
 }
 """Representations by media type, the preferred first."""
 
+_OFFERED_WATCHERS: Final = {
+    "application/x-ndjson": Representation.WATCH_LINES,
+    "text/event-stream": Representation.WATCH_SSE,
+}
+"""Representations for watchers."""
 
-def accepted_representation(headers: Headers) -> Representation:
-    """Return the representation that a request prefers (RFC 9110 §12.5.1); a JSON page if it does not choose.
+
+def accepted_representation(headers: Headers, *, watching: bool = False) -> Representation:
+    """Return the representation that a request prefers (RFC 9110 §12.5.1).
 
     Args:
         headers: lower-case names and values.
+        watching: whether it is that of a watcher.
+
+    Returns:
+        The representation; if the request does not choose a JSON page, or lines for a watcher.
 
     Raises:
         Problem: 406, it accepts none.
     """
     lines = [value for name, value in headers if name == b"accept"]
-    if not lines:
-        return Representation.POLL
-    chosen = _negotiated(b",".join(lines)[:ACCEPT_MAX])
+    chosen = _negotiated(b",".join(lines)[:ACCEPT_MAX], watching)
     if isinstance(chosen, str):
-        raise not_acceptable(chosen, list(_OFFERED))
+        raise not_acceptable(chosen, list(_OFFERED_WATCHERS if watching else _OFFERED))
     return chosen
 
 
 @lru_cache(maxsize=256)
-def _negotiated(accept: bytes) -> Representation | str:
+def _negotiated(accept: bytes, watching: bool) -> Representation | str:
     """Return the preferred representation; the text of ``Accept`` if there is none."""
+    offered = _OFFERED_WATCHERS if watching else _OFFERED
     text = accept.decode("latin-1")
     ranges: dict[str, float] = {}
     for element in text.lower().split(","):
@@ -505,9 +543,9 @@ def _negotiated(accept: bytes) -> Representation | str:
         if media.strip():
             ranges[media.strip()] = max(quality, ranges.get(media.strip(), 0.0))
     if not ranges:
-        return Representation.POLL
+        return next(iter(offered.values()))
     best, chosen = 0.0, None
-    for media, representation in _OFFERED.items():
+    for media, representation in offered.items():
         kind = media.partition("/")[0]
         quality = next((ranges[each] for each in (media, f"{kind}/*", "*/*") if each in ranges), 0.0)
         if quality > best:

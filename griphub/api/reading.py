@@ -58,9 +58,11 @@ class Reading:
             raise Problem(400, "bad-request", str(error)) from error
         newest = max(context.fanout.stored, context.fanout.newest)
         if not is_known(cursor, context.state.intervals, newest):
-            raise self._following.gone(topic, f"{text} is no place of this store, which was restored or made anew")
+            reason = f"{text} is no place of this store, which was restored or made anew"
+            raise self._following.gone(topic, reason, "unknown")
         if 0 < cursor.id < topic.birth:
-            raise self._following.gone(topic, f"{text} is older than the topic, which was deleted and made again")
+            reason = f"{text} is older than the topic, which was deleted and made again"
+            raise self._following.gone(topic, reason, "unknown")
         return cursor.id
 
     async def start(self, request: Request, query: ReadQuery, topic: Topic, owner: str) -> tuple[int, bool]:
@@ -89,7 +91,7 @@ class Reading:
             found = await self._context.readers.id_at(topic.number, query.since, owner=owner)
             # Events up to the floor are deleted, so their times are not found any more.
             return max(found, topic.floor if topic.floor > topic.birth else 0), False
-        return 0, False
+        return self._context.fanout.newest if query.newest else 0, False
 
     def positions(self, request: Request, topic: Topic) -> tuple[KeyRange, str] | None:
         """Return range and position that the proxy names for a held client; None for a new request.
@@ -108,7 +110,7 @@ class Reading:
                 continue
             number, _, keys = parse_channel(context.config.prefix, name)
             if number != topic.number:
-                raise self._following.gone(topic, "the topic was deleted and made again")
+                raise self._following.gone(topic, "the topic was deleted and made again", "unknown")
             return keys, last
         return None
 
@@ -124,7 +126,7 @@ class Reading:
 
     def deleted(self) -> Problem:
         """Return the problem of a topic that was deleted under its followers."""
-        return self._following.gone(None, "the topic was deleted")
+        return self._following.gone(None, "the topic was deleted", "deleted")
 
     # --- GET /topics/T/events
 
@@ -227,20 +229,20 @@ class Reading:
             capability = self._capability(text)
         except BadCapability as error:
             raise Problem(403, "forbidden", str(error)) from error
-        if capability.mode != "follow":
-            raise Problem(403, "forbidden", "this is no link of a follower")
         form = Representation(capability.representation)
+        if capability.mode != ("watch" if form.watches else "follow"):
+            raise Problem(403, "forbidden", "this is no link of a follower")
         topic = context.topics.numbered(capability.topic)
         if topic is None:
-            return self._following.resync_stream(self._following.gone(None, "the topic was deleted"), form)
+            return self._following.resync_stream(self.deleted(), form)
         if capability.problem(context.wall(), topic.access) is not None:
             return expired_stream(form)
-        low, high, keyed = capability.keys
+        keys = KeyRange(*capability.keys)
         try:
             after, position = self._link_place(request, capability, topic)
             follower = Follower(
                 topic,
-                KeyRange(low, high, keyed),
+                keys,
                 form,
                 after,
                 "",
@@ -249,12 +251,13 @@ class Reading:
                 link_base="",
                 limit=capability.limit,
                 until=capability.until or None,
+                announced=form.watches and not position,
                 turn=capability.turn,
             )
             return await self._following.stream(follower)
         except Problem as problem:
             if problem.status == 410:
-                return self._following.resync_stream(problem, form)
+                return self._following.resync_stream(problem, form, keys)
             raise
 
     def _capability(self, text: str) -> Capability:

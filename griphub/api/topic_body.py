@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 import orjson
 
@@ -21,6 +22,7 @@ __all__ = [
     "COUNT_MAX",
     "PROGRESS_MAX",
     "PROGRESS_MIN",
+    "SNAPSHOT_URL_MAX",
     "patched_settings",
     "settings_document",
     "settings_of_body",
@@ -46,15 +48,19 @@ SETTINGS_MAX: Final = 500_000
 """Greatest size of the settings of a topic in a request, in bytes: labels of the greatest size fit with all of their
 characters escaped, and reading them takes some hundredths of a second at most."""
 
-STORES: Final = ("disk",)
-"""Kinds of topics that can be made."""
+STORES: Final = ("disk", "none")
+"""Kinds of topics: stored by the hub, or soft ones, whose events are in another store."""
+
+SNAPSHOT_URL_MAX: Final = 2000
+"""Greatest length of the URL of snapshots, in characters."""
 
 SHOWN: Final = 80
 """Characters of a refused value that a message shows."""
 
-_MEMBERS: Final = ("retention", "store", "progress", "labels")
+_MEMBERS: Final = ("retention", "store", "progress", "labels", "snapshot_url")
 _RETENTION: Final = ("age", "events", "bytes", "compact")
 _DEFAULT: Final = TopicSettings()
+_SNAPSHOT_URL: Final = re.compile(r"https?://[^/?#@\\]+(?:[/?][!-\"$-~]*)?")
 
 
 def settings_of_body(body: bytes) -> TopicSettings:
@@ -110,18 +116,35 @@ def _settings(document: Mapping[str, Any]) -> TopicSettings:
     check_members(document, _MEMBERS, "the body")
     store = document.get("store", "disk")
     if store not in STORES:
-        raise bad_request(f"store={_shown(store)} is not allowed: expected 'disk'")
+        raise bad_request(f"store={_shown(store)} is not allowed: expected 'disk' or 'none'")
     progress = _number(document, "progress", PROGRESS_MIN, PROGRESS_MAX)
     try:
         labels = check_labels(document.get("labels", {}))
     except ClientError as error:
         raise bad_request(error) from error
+    retention = _retention(document.get("retention", {}))
+    if store == "none" and retention != _DEFAULT.retention:
+        text = "a soft topic has no retention, since its events are in another store: leave retention out"
+        raise bad_request(f"{text}. The window of the hub has bounds of its own")
     return TopicSettings(
-        retention=_retention(document.get("retention", {})),
-        store="disk",
+        retention=retention,
+        store=cast(Literal["disk", "none"], store),
+        snapshot_url=_snapshot_url(document.get("snapshot_url"), soft=store == "none"),
         progress=_DEFAULT.progress if progress is None else progress,
         labels=labels,
     )
+
+
+def _snapshot_url(value: object, *, soft: bool) -> str:
+    if value is None:
+        return ""
+    if not soft:
+        text = "a stored topic has its snapshots at /topics/NAME/snapshot: leave it out, or give store='none'"
+        raise bad_request(f"snapshot_url has no meaning here: {text}")
+    if not isinstance(value, str) or len(value) > SNAPSHOT_URL_MAX or not _SNAPSHOT_URL.fullmatch(value):
+        expected = f"a URL of http or https in ASCII, without user, spaces and fragment, of at most {SNAPSHOT_URL_MAX}"
+        raise bad_request(f"snapshot_url={_shown(value)} is not allowed: expected {expected} characters, or null")
+    return value
 
 
 def _retention(document: object) -> Retention:
@@ -187,6 +210,7 @@ def settings_document(settings: TopicSettings) -> dict[str, Any]:
         "store": settings.store,
         "progress": _seconds(settings.progress),
         "labels": dict(settings.labels),
+        **({"snapshot_url": settings.snapshot_url or None} if settings.soft else {}),
     }
 
 

@@ -13,8 +13,10 @@ from griphub.api.context import Context
 from griphub.api.problem import Problem
 from griphub.api.query import topic_list_query
 from griphub.api.request import Answer, Request
+from griphub.api.soft_problems import limit_reached, soft_problem
 from griphub.api.topic_body import patched_settings, settings_of_body, topic_json
 from griphub.store.topic import Topic, TopicSettings
+from griphub.windows.bounds import WindowLimit
 
 __all__ = ["Topics"]
 
@@ -32,7 +34,36 @@ class Topics:
         self._autocreate = autocreate
 
     def find(self, name: str) -> Topic:
-        """Return a topic.
+        """Return a topic that the hub stores.
+
+        Args:
+            name: of the topic.
+
+        Raises:
+            Problem: 404, there is none; 409, it is a soft one.
+        """
+        topic = self.find_any(name)
+        if topic.settings.soft:
+            raise soft_problem(name)
+        return topic
+
+    def find_soft(self, name: str) -> Topic:
+        """Return a soft topic.
+
+        Args:
+            name: of the topic.
+
+        Raises:
+            Problem: 404, there is none; 409, the hub stores it.
+        """
+        topic = self.find_any(name)
+        if not topic.settings.soft:
+            text = f"the topic {name!r} is stored by the hub: publish to /topics/NAME/events, or make a topic with"
+            raise Problem(409, "conflict", f"{text} store='none' for events of another store")
+        return topic
+
+    def find_any(self, name: str) -> Topic:
+        """Return a topic of either kind.
 
         Args:
             name: of the topic.
@@ -61,11 +92,20 @@ class Topics:
             The topic, and whether it was made.
 
         Raises:
-            Problem: 429, there are too many topics.
+            Problem: 409, it is of the other kind; 429, there are too many topics.
             StoreError: the store cannot do it now.
         """
         context, config = self._context, self._context.config
-        if context.topics.named(name) is None and len(context.topics) >= config.topics_max:
+        known = context.topics.named(name)
+        if known is not None and known.settings.store != settings.store:
+            text = f"the topic {name!r} has store={known.settings.store!r}, which cannot be changed: delete it first"
+            raise Problem(409, "conflict", text)
+        if known is None and settings.soft:
+            try:
+                context.soft.windows.check(owner_key(rights.owner))
+            except WindowLimit as error:
+                raise limit_reached(error) from error
+        if known is None and len(context.topics) >= config.topics_max:
             raise Problem(
                 429, "limit", f"there are {config.topics_max} topics", {"limit": "topics_max", "max": config.topics_max}
             )
@@ -75,6 +115,7 @@ class Topics:
             text = f"the owner has {most} topics: delete some"
             raise Problem(429, "limit", text, {"limit": "topics_per_owner_max", "max": most})
         context.topics.set(made[0])
+        context.soft.open([made[0]])
         return made
 
     async def put(self, request: Request, name: str, rights: Rights) -> Answer:
@@ -108,7 +149,7 @@ class Topics:
         Raises:
             Problem: the request is refused.
         """
-        settings = patched_settings(self.find(name).settings, request.body)
+        settings = patched_settings(self.find_any(name).settings, request.body)
         topic, _ = await self.make(name, rights, settings)
         return Answer(200, topic_json(topic, self._context.epochs) + b"\n")
 
@@ -125,10 +166,10 @@ class Topics:
         Raises:
             Problem: the request is refused.
         """
-        self.find(name)
+        self.find_any(name)
         topic = await self._context.readers.topic(name, owner=owner_key(rights.owner))
         if topic is None:
-            return Answer(200, topic_json(self.find(name), self._context.epochs) + b"\n")
+            return Answer(200, topic_json(self.find_any(name), self._context.epochs) + b"\n")
         return Answer(200, topic_json(topic, self._context.epochs) + b"\n")
 
     async def delete(self, name: str, rights: Rights) -> Answer:
@@ -145,11 +186,12 @@ class Topics:
             Problem: 404, there is none.
         """
         context = self._context
-        topic = self.find(name)
+        topic = self.find_any(name)
         await context.writer.delete_topic(name, owner=owner_key(rights.owner))
         context.mailboxes.end(topic.name)
         context.topics.remove(topic.number)
         context.fanout.forget(topic.number)
+        context.soft.forget(topic.number)
         context.subscriptions.end(topic.number)
         for held in context.index.of_topic(topic.number):
             for channel in list(held.channels.values()):
@@ -170,7 +212,7 @@ class Topics:
             Problem: 404, there is none.
         """
         context = self._context
-        topic = self.find(name)
+        topic = self.find_any(name)
         raised = await context.writer.raise_access(name, owner=owner_key(rights.owner))
         if raised is None:
             raise Problem(404, "not-found", f"there is no topic {name!r}")

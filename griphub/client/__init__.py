@@ -20,6 +20,13 @@
     push_server          a server for it on a port of its own
     mailbox_state        decisions of a mailbox's subscriber: its ``mailbox_actions``, ``mailbox_answers``,
                  ``mailbox_places``, ``mailbox_history`` and ``attempts``
+    watcher              changes of a range of keys, whole transactions in order: its ``watch_messages``
+    watch_state          decisions of a watcher: its ``watch_actions``, ``watch_lines``, ``watch_sequence`` and
+                 ``watch_silence``
+    snapshot_cache       values of ranges, read together at one version or not at all
+    snapshot_cache_state feeds of a cache, handovers and bounds: its ``cached_value``
+    region               knowledge of a ``key_range`` at an interval of versions, kept in a ``version_tree``
+    stitched             reads over regions of any number of caches
 
 ``batch``, ``event``, ``event_stream``, ``received``, ``retry`` and the states are sans-I/O; ``connection``,
 ``subscriber``, ``push_server`` and ``push_receiver`` need aiohttp.

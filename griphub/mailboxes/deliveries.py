@@ -23,10 +23,10 @@ AT_ONCE: Final = 100
 OWNERS: Final = 500
 """Owners among which a message is divided immediately."""
 
-SLICE: Final = 1500
+SLICE: Final = 700
 """Deliveries of a turn, of all owners together."""
 
-SHARE: Final = 300
+SHARE: Final = 200
 """Deliveries of an owner in a turn, if others wait."""
 
 WAKE_COST: Final = 8

@@ -13,6 +13,7 @@ so both have an interpreter of their own. They end when the hub's end of their s
     writer_commands  its commands, each with its arguments and its result
     reader_process  child: pages, rendered
     rendered        records of rendered pages
+    progress_loop   hub: progress of watchers
     fair_queue      calls that wait, a turn for each owner
     large_share     turns of large publications
     large_transfer  a large publication in parts

@@ -93,7 +93,7 @@ class PageText:
 
     def __init__(self, epochs: Epochs, representation: Representation, first_prev: int | None = None) -> None:
         self._epochs = epochs
-        self._representation = representation
+        self._representation = representation.frame
         self._before = first_prev
         self._begun = False
 

@@ -92,6 +92,20 @@ class WriterCommands(abc.ABC):
         """
         return _topic(await self.call("raise_access", name, owner=owner))
 
+    async def reserve_stamps(self, until: int) -> int:
+        """Keep a number above all stamps of progress that are given.
+
+        Args:
+            until: greatest stamp that is given before the next call, in microseconds since 1970.
+
+        Returns:
+            The number that was kept before; 0 for none.
+
+        Raises:
+            StoreError: the store cannot do it now.
+        """
+        return int(await self.call("reserve_stamps", until))
+
     async def wanted_floor(self, number: int) -> int:
         """Return the floor that the retention of a topic demands.
 

@@ -282,6 +282,7 @@ def _methods(writer: SqliteWriter) -> dict[str, Callable[..., Any]]:
         "put_topic": put_topic,
         "delete_topic": lambda name: plain(writer.delete_topic(name)),
         "raise_access": lambda name: plain(writer.raise_access(name)),
+        "reserve_stamps": writer.stamps.reserve,
         "wanted_floor": writer.wanted_floor,
         "raise_floor": lambda number, floor: plain(writer.raise_floor(number, floor)),
         "delete_slice": writer.delete_slice,

@@ -12,7 +12,7 @@ suite. SQLite is the engine that comes with the hub: one writer, any number of r
     errors        failures of a store
     retention     how far a floor may rise
     plain_records   records as tuples, as they cross between processes
-    schema, sqlite_writer, sqlite_sweep, sqlite_subscriptions, sqlite_reader   the SQLite engine
+    schema, sqlite_writer, sqlite_sweep, sqlite_subscriptions, sqlite_stamps, sqlite_reader   the SQLite engine
     file_lock     one writer for each file
     ballast       disk space kept for the retention of a full disk
     maintenance   check, vacuum, backup, restore, export and import of a file

@@ -3,6 +3,9 @@
 An id alone is no place: a store restored from a backup has other events above it. So each restore begins an epoch and
 skips ids, and the store keeps the interval of ids of each epoch. A cursor outside the interval of its epoch, or above
 the newest id, is *gone*: its events do not exist, and a request with it does not wait for them.
+
+Progress of a watch has a cursor with a third part, which makes it different from all others: it is read as the place of
+its version.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ __all__ = ["BEGINNING", "EPOCH_SKIP", "Cursor", "EpochInterval", "is_known", "pa
 EPOCH_SKIP: Final = 2**32
 """Ids skipped by a restore: those issued after the backup, and lost with the disk, are not issued again."""
 
-_CURSOR: Final = re.compile(r"([0-9a-z]{1,32})\.([0-9]{1,19})")
+_CURSOR: Final = re.compile(r"([0-9a-z]{1,32})\.([0-9]{1,19})(?:\.[0-9]{1,19})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ def parse_cursor(text: str) -> Cursor:
     """Read a parameter that names a place.
 
     Args:
-        text: ``epoch.id``, or ``0``. A bare id is refused: after a restore it may name another event.
+        text: ``epoch.id``, ``epoch.version.microseconds`` of progress, or ``0``. A bare id is refused: after a restore
+            it may name another event.
 
     Returns:
         The cursor.

@@ -22,6 +22,7 @@ __all__ = [
     "KeyRange",
     "Page",
     "SnapshotPage",
+    "StampWriter",
     "StorePage",
     "StoreReader",
     "StoreState",
@@ -185,12 +186,34 @@ class SubscriptionWriter(Protocol):
         """
 
 
+class StampWriter(Protocol):
+    """Part of a writer for the stamps of progress."""
+
+    def reserve(self, until: int) -> int:
+        """Keep a number above all stamps that are given; it never falls.
+
+        Args:
+            until: greatest stamp that is given before the next call, in microseconds since 1970.
+
+        Returns:
+            The number that was kept before; 0 for none.
+
+        Raises:
+            StoreFull: there is no space.
+            StoreBroken: a write failed.
+        """
+
+
 class StoreWriter(Protocol):
     """Writing part of an engine; a store has one writer at a time."""
 
     @property
     def subscriptions(self) -> SubscriptionWriter:
         """Return the part for subscriptions."""
+
+    @property
+    def stamps(self) -> StampWriter:
+        """Return the part for stamps."""
 
     def state(self) -> StoreState:
         """Return the state of the store."""

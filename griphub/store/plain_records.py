@@ -168,6 +168,7 @@ def settings_json(settings: TopicSettings) -> str:
             "store": settings.store,
             "progress": settings.progress,
             "labels": dict(settings.labels),
+            **({"snapshot_url": settings.snapshot_url} if settings.snapshot_url else {}),
         }
     ).decode()
 

@@ -36,6 +36,7 @@ from griphub.store.plain_records import (
 from griphub.store.publication import Outcome, Publication
 from griphub.store.retention import SLICE, SLICE_TIME
 from griphub.store.schema import Sync, connect_writer, read_state
+from griphub.store.sqlite_stamps import SqliteStamps
 from griphub.store.sqlite_subscriptions import SqliteSubscriptions
 from griphub.store.sqlite_sweep import Sweep
 from griphub.store.topic import Topic, TopicSettings
@@ -112,6 +113,7 @@ class SqliteWriter:
             self.subscriptions: Final = SqliteSubscriptions(
                 self._connection, self._transact, self._require_space, lambda number: number in self._numbers
             )
+            self.stamps: Final = SqliteStamps(self._connection, self._transact)
             if not self._connection.execute("select count(*) from epoch").fetchone()[0]:
                 self._begin_store()
             self._load()

@@ -38,6 +38,7 @@ class TopicSettings:
     Attributes:
         retention: its bounds.
         store: ``disk``; or ``none`` for a soft topic, whose events are kept by another store.
+        snapshot_url: URL at which that store gives snapshots; empty for none.
         progress: seconds between two reports of progress to its watchers.
         labels: names and values for people.
     """
@@ -46,6 +47,12 @@ class TopicSettings:
     store: Literal["disk", "none"] = "disk"
     progress: float = 10.0
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    snapshot_url: str = ""
+
+    @property
+    def soft(self) -> bool:
+        """True for a soft topic."""
+        return self.store == "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@
     channel_index  channels with followers, and where the chain of each stands
     fanout         items of a commit, one for each channel with followers
     items          items as JSON of the control port
+    progress       when each range of watchers gets progress, and stamps of its ids
     leases         versions below the next floor that are being read
 
 Imports: ``gripproxy.grip``, ``griphub.store``.

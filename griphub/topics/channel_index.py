@@ -32,6 +32,8 @@ class HeldChannel:
     Attributes:
         name: of the channel, with the prefix of the hub.
         representation: form of its contents.
+        frame: that of a follower, without progress.
+        watches: whether its followers are watchers.
         held: range that it belongs to.
         lease: time in seconds until which it stays without a subscription.
         subscribed: True while the handler has a subscriber.
@@ -40,6 +42,8 @@ class HeldChannel:
 
     name: str
     representation: Representation
+    frame: Representation
+    watches: bool
     held: HeldRange
     lease: float
     subscribed: bool = False
@@ -53,9 +57,14 @@ class HeldRange:
     Attributes:
         number: of the topic.
         keys: the range.
-        tail: position of its chain: id of the last item, or the store's newest id when it entered.
+        tail: position of its chain: id of the last event's item, or the store's newest id when it entered.
         since: least position behind which it has no event up to the tail. The tail moves on without events as well.
         last_event: id of its last event at or below the tail, 0 for none, ``UNKNOWN`` while it is looked up.
+        given: id up to which the items of its events have been made, at the end of the last publication that has some.
+        mark: cursor of the last progress; empty if an event has followed, or there was none. It is the position of the
+            channels of watchers: they have one item more than the others.
+        marked: version of the last progress.
+        watched: whether its progress is scheduled.
         owner: owner whose request brought it into the index, for the bound of ranges.
         channels: its channels, by representation.
     """
@@ -66,7 +75,19 @@ class HeldRange:
     since: int
     last_event: int
     owner: str
+    given: int = 0
+    mark: str = ""
+    marked: int = 0
+    watched: bool = False
     channels: dict[Representation, HeldChannel] = field(default_factory=dict)
+
+    def reached(self, *, watching: bool) -> int:
+        """Return the id up to which a follower at the newest position of the chain has everything.
+
+        Args:
+            watching: whether it is a watcher, whose chain has progress too.
+        """
+        return max(self.tail, self.marked) if watching and self.mark else self.tail
 
 
 class ChannelIndex:
@@ -139,7 +160,8 @@ class ChannelIndex:
         channel = held.channels.get(representation)
         if channel is None:
             name = channel_name(self._prefix, held.number, representation.value, held.keys)
-            channel = HeldChannel(name, representation, held, until, name in self._subscribed)
+            frame, watches = representation.frame, representation.watches
+            channel = HeldChannel(name, representation, frame, watches, held, until, name in self._subscribed)
             held.channels[representation] = channel
             self._channels[name] = channel
         channel.lease = max(channel.lease, until)

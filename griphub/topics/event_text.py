@@ -28,6 +28,7 @@ __all__ = [
     "empty_text",
     "event_json",
     "event_json_of",
+    "progress_text",
     "render",
     "render_events",
     "render_text",
@@ -45,6 +46,35 @@ class Representation(enum.Enum):
     """A text message for each event."""
     POLL = "poll"
     """JSON page: members of an array."""
+    WATCH_SSE = "wsse"
+    """Event stream of a watcher: progress too."""
+    WATCH_LINES = "wlines"
+    """NDJSON of a watcher."""
+    WATCH_WS = "wws"
+    """Text messages of a watcher."""
+
+    @property
+    def watches(self) -> bool:
+        """True for a watcher, which gets progress as well."""
+        return self in _FRAMES
+
+    @property
+    def frame(self) -> Representation:
+        """Form of the contents: that of a follower without progress."""
+        return _FRAMES.get(self, self)
+
+    @property
+    def watching(self) -> Representation:
+        """Form of a watcher with these contents; none watches by ``POLL``."""
+        return next(watch for watch, frame in _FRAMES.items() if frame is self.frame)
+
+
+_FRAMES: Final = {
+    Representation.WATCH_SSE: Representation.SSE,
+    Representation.WATCH_LINES: Representation.LINES,
+    Representation.WATCH_WS: Representation.WS,
+}
+"""Form of the contents of each form of watching."""
 
 
 class ContentKind(enum.Enum):
@@ -257,7 +287,7 @@ def render_events(
             line feeds.
     """
     texts = []
-    prev_id = first_prev
+    prev_id, representation = first_prev, representation.frame
     for event in events:
         texts.append(render(event, event.prev_id if prev_id is None else prev_id, epochs, representation))
         if prev_id is not None:
@@ -284,6 +314,7 @@ def control_text(kind: str, members: bytes, representation: Representation) -> b
         members: JSON object of the report in one line, its ``type`` included.
         representation: form of the contents.
     """
+    representation = representation.frame
     if representation is Representation.SSE:
         return b"event: %b\n%bdata: %b\n\n" % (kind.encode(), _CONTROL_IDS.get(kind, b""), members)
     return members + b"\n" if representation is Representation.LINES else members
@@ -296,4 +327,27 @@ def empty_text(cursor: str, representation: Representation) -> bytes:
         cursor: the position.
         representation: form of the contents; only event streams have such a content, others get no bytes.
     """
-    return b"id: %b\n\n" % cursor.encode() if representation is Representation.SSE else b""
+    return b"id: %b\n\n" % cursor.encode() if representation.frame is Representation.SSE else b""
+
+
+def progress_text(
+    version: int, cursor: str, low: str | None, high: str | None, representation: Representation
+) -> bytes:
+    """Return progress: all events of a range up to a version were given.
+
+    Args:
+        version: the version.
+        cursor: of the progress. In an event stream it becomes the last id.
+        low: least key of the range; None for no bound.
+        high: first key beyond; None for no bound.
+        representation: form of the contents.
+    """
+    members = b'{"type":"progress","low":%b,"high":%b,"version":"%d","cursor":"%b"}' % (
+        orjson.dumps(low),
+        orjson.dumps(high),
+        version,
+        cursor.encode(),
+    )
+    if representation.frame is Representation.SSE:
+        return b"event: progress\nid: %b\ndata: %b\n\n" % (cursor.encode(), members)
+    return members + b"\n" if representation.frame is Representation.LINES else members

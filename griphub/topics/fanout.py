@@ -3,6 +3,9 @@
 Events are taken in the order of their commits. Each turn makes items for a bounded number of ranges, so that an event
 that lies in very many of them does not stall the process; events behind it wait. ``newest`` is the id up to which
 everything is done: answers to followers end there, and ranges enter the index there.
+
+Progress is an item of the same chain, made here too: it cannot overtake an event that waits, and goes no further than
+the events that were fanned out to its range.
 """
 
 from __future__ import annotations
@@ -11,13 +14,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import quote
 
 from griphub.store.event import Event
 from griphub.store.interface import KeyRange
 from griphub.topics.channel_index import UNKNOWN, ChannelIndex, HeldRange
-from griphub.topics.event_text import Epochs, Representation, event_json, render_text
+from griphub.topics.event_text import Epochs, Representation, event_json, progress_text, render_text
 from griphub.topics.items import hint_item, move_item, page_item, stream_item
+from griphub.topics.ranges import bounds_query
 
 __all__ = ["EVENTS_MAX", "SLICE", "SLICE_BYTES", "WAITING_MAX", "FanOut"]
 
@@ -47,6 +50,8 @@ class _Transaction:
     """Id of the last event."""
     size: int
     """Bytes that its events count for."""
+    whole: bool
+    """False if further events of its version follow: it is read from the store in parts."""
     ranges: deque[tuple[HeldRange, list[Event]]] | None = None
     """Ranges that are left, each with its events; None before the first turn."""
 
@@ -97,6 +102,8 @@ class FanOut:
         self._size = 0
         """Bytes that the waiting events count for."""
         self._expected = newest
+        self._whole = True
+        """False while ``newest`` lies within a version."""
         self._lasts: dict[int, int] = {}
         """Id of the last event that was added, by topic number."""
         self.newest = newest
@@ -105,6 +112,8 @@ class FanOut:
         """Items made since the start."""
         self.hints = 0
         """Hints made in place of events, since the start."""
+        self.progressed = 0
+        """Items of progress, since the start."""
         self.bytes = 0
         """Bytes of the items, since the start."""
 
@@ -137,12 +146,13 @@ class FanOut:
         """Note that events up to ``id`` are stored, and will be added later."""
         self._expected = max(self._expected, id)
 
-    def skip(self, number: int, last: int) -> bool:
+    def skip(self, number: int, last: int, *, whole: bool = True) -> bool:
         """Note a publication of a topic without followers, whose items need not be made.
 
         Args:
             number: of the topic.
             last: id of its last event.
+            whole: False if further events of the same version follow.
 
         Returns:
             False if its events have to be added.
@@ -150,6 +160,7 @@ class FanOut:
         if self._waiting or self._index.ranges(number):
             return False
         self.newest = self._lasts[number] = last
+        self._whole = whole
         return True
 
     def add(self, number: int, events: Sequence[Event]) -> bool:
@@ -162,11 +173,13 @@ class FanOut:
         Returns:
             True if ``work`` must be called.
         """
-        if self.skip(number, events[-1].id):
+        last = events[-1].id
+        whole = last == events[-1].version
+        if self.skip(number, last, whole=whole):
             return False
         size = sum([len(event.data) for event in events]) + EVENT_COST * len(events)
-        self._lasts[number] = events[-1].id
-        self._waiting.append(_Transaction(number, events, events[-1].id, size))
+        self._lasts[number] = last
+        self._waiting.append(_Transaction(number, events, last, size, whole))
         self._size += size
         if self._size > WAITING_MAX:
             self._overflow()
@@ -176,8 +189,10 @@ class FanOut:
         """Note that no event up to ``last`` is left of those that were not added."""
         if self._waiting:
             self._waiting[-1].last = max(self._waiting[-1].last, last)
+            self._waiting[-1].whole = True
         else:
             self.newest = max(self.newest, last)
+            self._whole = True
 
     def work(self, ranges: int = SLICE) -> bool:
         """Make the items of a turn, which ends after ``SLICE_BYTES`` as well.
@@ -199,10 +214,12 @@ class FanOut:
                     return True
                 held, events = first.ranges.popleft()
                 self._make(held, events, texts)
+                if first.whole:
+                    held.given = first.last
                 ranges -= 1
             waiting.popleft()
             self._size -= first.size
-            self.newest = first.last
+            self.newest, self._whole = first.last, first.whole
         return False
 
     def enter(self, number: int, keys: KeyRange, last_event: int, owner: str) -> HeldRange:
@@ -234,14 +251,67 @@ class FanOut:
         """
         if held.tail >= self.newest:
             return
-        cursor, previous = self._epochs.cursor(self.newest), self._epochs.cursor(held.tail)
+        cursor = self._epochs.cursor(self.newest)
         for channel in held.channels.values():
+            previous = self.position(held, watching=channel.watches)
             self._send(channel.name, move_item(channel.name, channel.representation, cursor, previous))
-        held.tail = self.newest
+        held.tail, held.mark = self.newest, ""
+
+    def position(self, held: HeldRange, *, watching: bool) -> str:
+        """Return the position of the channels of a range: that of their newest item.
+
+        Args:
+            held: a range of the index.
+            watching: whether it is that of watchers, to which progress counts.
+        """
+        return held.mark if watching and held.mark else self._epochs.cursor(held.tail)
+
+    def version(self, held: HeldRange) -> int | None:
+        """Return the version up to which all items of a range have been made.
+
+        Args:
+            held: a range of the index.
+
+        Returns:
+            The version; None while a part of one has been made.
+        """
+        version = max(held.given, self.newest if self._whole else 0)
+        return version if version >= held.reached(watching=True) else None
+
+    def mark(self, version: int, stamp: int) -> str:
+        """Return the cursor of progress.
+
+        Args:
+            version: of the progress.
+            stamp: microseconds since 1970, not used before.
+        """
+        return f"{self._epochs.name(version).decode()}.{version}.{stamp}"
+
+    def progress(self, held: HeldRange, stamp: int) -> bool:
+        """Make the items of progress for the watchers of a range, behind those of its events.
+
+        Args:
+            held: a range of the index.
+            stamp: microseconds since 1970, not used before.
+
+        Returns:
+            False if there is none now, since a part of a version has been made.
+        """
+        version = self.version(held)
+        if version is None:
+            return False
+        mark, previous = self.mark(version, stamp), self.position(held, watching=True)
+        for channel in held.channels.values():
+            if channel.watches:
+                text = progress_text(version, mark, held.keys.low, held.keys.high, channel.frame)
+                self.progressed += 1
+                self._send(channel.name, stream_item(channel.name, mark, previous, channel.frame, text))
+        held.mark, held.marked = mark, version
+        return True
 
     def _overflow(self) -> None:
         """Give up the waiting events: the followers of their topics ask the hub."""
-        self.newest = self.added
+        self.newest, self._whole = self.added, self._waiting[-1].whole
         numbers = {transaction.number for transaction in self._waiting}
         self._waiting.clear()
         self._size = 0
@@ -251,6 +321,7 @@ class FanOut:
                     self.hints += 1
                     self._send(channel.name, hint_item(channel.name, channel.representation))
                 held.tail = held.since = self.newest
+                held.mark = ""
                 held.last_event = UNKNOWN if held.keys.keyed else 0
 
     def _ranges(self, transaction: _Transaction) -> deque[tuple[HeldRange, list[Event]]]:
@@ -267,9 +338,9 @@ class FanOut:
         first = held.last_event
         whole = not held.keys.keyed
         for channel in held.channels.values():
-            name, form = channel.name, channel.representation
+            name, form = channel.name, channel.frame
             last = self._epochs.cursor(events[-1].id)
-            previous = self._epochs.cursor(held.tail)
+            previous = self.position(held, watching=channel.watches)
             if len(events) > EVENTS_MAX or (first == UNKNOWN and not whole):
                 self._send(name, self._hint(name, form, last, previous))
                 continue
@@ -282,7 +353,7 @@ class FanOut:
                 if sum(len(text) for _, text in pairs) > self._content_max:
                     self._send(name, self._hint(name, form, last, previous))
                 else:
-                    link = f"?after={last}{_bounds(held.keys)}"
+                    link = f"?after={last}{bounds_query(held.keys)}"
                     self._send(name, page_item(name, last, previous, [text for _, text in pairs], link))
                 continue
             for event, text in pairs:
@@ -293,8 +364,8 @@ class FanOut:
                     item = stream_item(name, cursor, previous, form, render_text(text, cursor, form))
                 self._send(name, item)
                 previous = cursor
-        held.tail = held.since = events[-1].id
-        held.last_event = events[-1].id
+        held.tail = held.since = held.last_event = events[-1].id
+        held.mark = ""
 
     def _hint(self, name: str, form: Representation, id: str, previous: str) -> bytes:
         """Return the hint that stands for events up to ``id``."""
@@ -305,9 +376,3 @@ class FanOut:
         self.items += 1
         self.bytes += len(item)
         self._publish(name, item)
-
-
-def _bounds(keys: KeyRange) -> str:
-    """Return the parameters of a range behind others."""
-    low = "" if keys.low is None else "&low=" + quote(keys.low, safe="")
-    return low if keys.high is None else f"{low}&high={quote(keys.high, safe='')}"

@@ -16,6 +16,9 @@ _FORMATS: Final = {
     Representation.LINES: b"http-stream",
     Representation.WS: b"ws-message",
     Representation.POLL: b"http-response",
+    Representation.WATCH_SSE: b"http-stream",
+    Representation.WATCH_LINES: b"http-stream",
+    Representation.WATCH_WS: b"ws-message",
 }
 
 
@@ -27,14 +30,14 @@ def _item(channel: str, id: str, previous: str, representation: Representation, 
 
 
 def stream_item(channel: str, id: str, previous: str, representation: Representation, text: bytes) -> bytes:
-    """Return an item that gives one event to streams or WebSockets.
+    """Return an item that gives one event, or progress, to streams or WebSockets.
 
     Args:
         channel: name of the channel.
-        id: cursor of the event.
+        id: its cursor.
         previous: position of the channel before.
-        representation: ``SSE``, ``LINES`` or ``WS``.
-        text: the event in that representation, UTF-8.
+        representation: form of the contents, not ``POLL``.
+        text: the event, or progress, in that representation, UTF-8.
     """
     content = orjson.dumps(text.decode())
     return _item(channel, id, previous, representation, b'{"content":%b}' % content)
@@ -99,6 +102,6 @@ def move_item(channel: str, representation: Representation, id: str, previous: s
         # A long-poll would be answered by an item; asked again, it is held at the new position.
         return hint_item(channel, representation, id, previous)
     # A WebSocket counts an item without its format as had; an empty message would reach the client.
-    form = Representation.LINES if representation is Representation.WS else representation
+    form = Representation.LINES if representation.frame is Representation.WS else representation
     text = empty_text(id, form)
     return _item(channel, id, previous, form, b'{"content":%b}' % orjson.dumps(text.decode()))

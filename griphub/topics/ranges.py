@@ -9,12 +9,22 @@ import binascii
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Final
+from urllib.parse import quote
 
 from griphub.store.interface import WHOLE, KeyRange
 from griphub.topics.event_text import Representation
 from gripproxy.grip.errors import ClientError
 
-__all__ = ["BOUND_MAX", "BadChannel", "BadRange", "channel_name", "contains", "key_range", "parse_channel"]
+__all__ = [
+    "BOUND_MAX",
+    "BadChannel",
+    "BadRange",
+    "bounds_query",
+    "channel_name",
+    "contains",
+    "key_range",
+    "parse_channel",
+]
 
 BOUND_MAX: Final = 255
 """Greatest length of a bound, in bytes of UTF-8; a final NUL of ``high`` is not counted."""
@@ -88,6 +98,18 @@ def contains(keys: KeyRange, key: str | None) -> bool:
     if key is None:
         return not keys.keyed
     return (keys.low is None or keys.low <= key) and (keys.high is None or key < keys.high)
+
+
+def bounds_query(keys: KeyRange, before: str = "&") -> str:
+    """Return the parameters that name a range; nothing for the whole topic.
+
+    Args:
+        keys: the range.
+        before: separator before the first parameter.
+    """
+    bounds = (("low", keys.low), ("high", keys.high))
+    text = "&".join(f"{name}={quote(bound, safe='')}" for name, bound in bounds if bound is not None)
+    return f"{before}{text}" if text else ""
 
 
 def channel_name(prefix: str, number: int, representation: str, keys: KeyRange) -> str:

@@ -272,6 +272,15 @@ class Hub:
     keys_per_owner_max: int = key(1000000, "keys", "of all mailboxes of one owner", low=1, high=100_000_000)
     keys_per_mailbox_max: int = key(10000, "keys", "topics and keys that a mailbox follows", low=1, high=1_000_000)
     mailbox_bytes_max: int = key(10_000_000, "bytes", "in a mailbox; beyond, the oldest go", low=1000, high=2**34)
+    soft_topics_max: int = key(200, "topics", "soft topics of all owners", low=1, high=10_000)
+    soft_topics_per_owner_max: int = key(20, "topics", "soft topics of one owner", low=1, high=10_000)
+    soft_events_per_topic_max: int = key(100000, "events", "in the window of a soft topic", low=100, high=1_000_000)
+    soft_bytes_per_topic_max: int = key(64_000_000, "bytes", "of these events", low=100_000, high=2**36)
+    soft_bytes_per_owner_max: int = key(128_000_000, "bytes", "in all windows of one owner", low=100_000, high=2**36)
+    soft_bytes_max: int = key(512_000_000, "bytes", "in all windows; then the largest drops", low=100_000, high=2**36)
+    soft_pieces_per_topic_max: int = key(
+        1000, "pieces", "of its keys with a progress of their own", low=1, high=100_000
+    )
     hub_subscriber_timeout: float = key(300.0, "s", "no poll, then a mailbox is removed", low=1, high=604_800)
     subscriptions_max: int = key(20000, "subscriptions", "by callback, of all owners", low=1, high=1_000_000)
     subscriptions_per_topic_max: int = key(1000, "subscriptions", "of one topic", low=1, high=1_000_000)

@@ -61,6 +61,26 @@ def test_what_the_page_about_mailboxes_shows(demo: Example, tmp_path: pathlib.Pa
             shell.wait_for(shown)
 
 
+def test_what_the_page_about_watching_shows(demo: Example, tmp_path: pathlib.Path) -> None:
+    """Each command of docs/watch.md shows the lines printed below it."""
+    with Shell(tmp_path, {":7999": f":{demo.port}"}) as shell:
+        blocks = transcripts("docs/watch.md")
+        assert len(blocks) == 3
+        for command, shown in (step for block in blocks for step in block):
+            shell.type(command)
+            shell.wait_for(shown)
+
+
+def test_what_the_page_about_soft_topics_shows(demo: Example, tmp_path: pathlib.Path) -> None:
+    """Each command of docs/soft-topics.md shows the lines printed below it."""
+    with Shell(tmp_path, {":7999": f":{demo.port}"}) as shell:
+        blocks = transcripts("docs/soft-topics.md")
+        assert len(blocks) == 1
+        for command, shown in (step for block in blocks for step in block):
+            shell.type(command)
+            shell.wait_for(shown)
+
+
 def test_events_of_the_document_are_those_of_the_hub(demo: Example) -> None:
     """The objects in docs/hub.md have the members that the hub gives."""
     assert demo.ask("PUT", "/hub/topics/members").status in (200, 201)
@@ -104,6 +124,35 @@ def test_the_programs_of_the_document(demo: Example, tmp_path: pathlib.Path) -> 
         assert child.stdout is not None
         assert select.select([child.stdout], [], [], 60)[0]
         assert child.stdout.readline().startswith(b"apple ")
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_the_programs_of_the_page_about_watching(demo: Example, tmp_path: pathlib.Path) -> None:
+    """The Python programs print snapshot, change and progress of a range, and what a cache knows."""
+    (program,) = blocks_of("python", "docs/watch.md")
+    url = f"http://127.0.0.1:{demo.port}/hub"
+    topic = program.partition('Watcher(url, "')[2].partition('"')[0]
+    demo.ask("PUT", f"/hub/topics/{topic}", '{"progress":1}')
+    demo.ask("PUT", f"/hub/topics/{topic}/keys/apple", "4")
+    (tmp_path / "read.py").write_text(f"import asyncio\n{program}\nasyncio.run(read({url!r}, None))\n")
+    command = [sys.executable, str(tmp_path / "read.py")]
+    shown = subprocess.run(command, cwd=ROOT, timeout=60, check=True, env=environment(), capture_output=True).stdout
+    assert shown.startswith(b"at version ")
+    assert b"'apple': b'4'" in shown
+    (tmp_path / "watch.py").write_text(f"import asyncio\n{program}\nasyncio.run(watch({url!r}, None))\n")
+    command = [sys.executable, "-u", str(tmp_path / "watch.py")]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment())
+    try:
+        assert child.stdout is not None
+        for expected in (b"all values are those of ", b"as of ", b"one transaction "):
+            line = b""
+            while not line.startswith(expected):
+                assert select.select([child.stdout], [], [], 60)[0], expected
+                line = child.stdout.readline()
+                if line.startswith(b"as of "):
+                    demo.ask("PUT", f"/hub/topics/{topic}/keys/apple", "5")
     finally:
         child.kill()
         child.communicate()

@@ -49,6 +49,8 @@ class Topic:
     recorder: Recorder
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     last: dict[str | None, int] = field(default_factory=dict)
+    cursor: str = "0"
+    """Cursor of an answered publication, of an earlier topic of the name too."""
 
     def last_in(self, keys: Keys) -> int:
         """Return the id of the last answered event of a range; 0 for none.
@@ -232,6 +234,7 @@ class Publisher:
                     if response.status == 201:
                         answer = await response.json()
                         topic.recorder.answered(name, answer)
+                        topic.cursor = answer["version_cursor"]
                         self.repeated += "Idempotency-Replayed" in response.headers
                         return [int(event["id"]) for event in answer["events"]]
                     assert response.status in AWAY, await response.text()

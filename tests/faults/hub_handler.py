@@ -40,6 +40,8 @@ class HandlerDouble:
         """Id of the last item of each channel."""
         self.cuts = 0
         """Further requests whose connection is cut before their items are taken."""
+        self.losses = 0
+        """Further items that are lost on their way to the held readers."""
         self.items = 0
         """Items that were taken."""
 
@@ -139,5 +141,8 @@ class HandlerDouble:
             self._last[channel] = item["id"]
         else:
             self._last.pop(channel, None)
+        if self.losses:
+            self.losses -= 1
+            return
         for take in list(self._held.get(channel, ())):
             take(item)

@@ -39,8 +39,8 @@ def without_prev_id(patch: Patch) -> None:
     """Holds name no position."""
     hold = Following._hold
 
-    def bare(self: Following, follower: Follower, topic: Topic, tail: int) -> list[tuple[str, str]]:
-        return [(name, value.partition("; prev-id=")[0]) for name, value in hold(self, follower, topic, tail)]
+    def bare(self: Following, follower: Follower, topic: Topic, position: str) -> list[tuple[str, str]]:
+        return [(name, value.partition("; prev-id=")[0]) for name, value in hold(self, follower, topic, position)]
 
     patch.setattr(Following, "_hold", bare)
 

@@ -353,8 +353,8 @@ async def mailboxes(foe: Foe) -> None:
     await asyncio.gather(
         foe.side_by_side(10, follow),
         foe.side_by_side(200, poll),
-        foe.side_by_side(4, lambda: _drop(foe.post("wide", events))),
-        foe.side_by_side(2, lambda: _drop(foe.post("wide", large))),
+        foe.side_by_side(2, lambda: _drop(foe.post("wide", events))),
+        foe.side_by_side(1, lambda: _drop(foe.post("wide", large))),
         foe.side_by_side(2, change),
     )
 

@@ -15,12 +15,12 @@ from griphub.processes.writer import WriterProcess
 from griphub.store import maintenance
 from griphub.topics.event_text import Representation
 from griphub.topics.items import hint_item
-from tests.faults.hub_stage import TOPIC, Stage
+from tests.faults.hub_stage import TOPIC, Form, Stage
 from tests.support.hub import until
 from tests.support.hub_history import WHOLE, Keys, Measured
 from tests.support.hub_recorder import lines_of
 
-__all__ = ["SCENARIOS", "Scenario"]
+__all__ = ["A_ONLY", "SCENARIOS", "Scenario", "restored_with"]
 
 A_ONLY: Final = Keys("a", "b")
 
@@ -33,6 +33,7 @@ class Scenario:
         play: carries them out.
         settings: further values of ``[hub]``.
         children: changes of the processes of the store, which belong to the scenario.
+        topic: settings of the topic.
         learned: whether the hub knows all held readers. For some time after its start it has each ask once more, which
             would repair the loss that a mutant makes.
     """
@@ -40,6 +41,7 @@ class Scenario:
     play: Callable[[Stage], Awaitable[None]]
     settings: Mapping[str, str] = field(default_factory=dict)
     children: tuple[str, ...] = ()
+    topic: Mapping[str, Any] = field(default_factory=dict)
     learned: bool = False
 
 
@@ -108,11 +110,10 @@ async def many(stage: Stage) -> None:
     await stage.settle()
 
 
-async def restored(stage: Stage) -> None:
+async def restored_with(stage: Stage, forms: tuple[Form, Form, Form]) -> None:
     """The store is restored from a backup that lacks the newest events."""
-    stage.follow("stream", "sse")
-    stage.follow("range", "lines", A_ONLY)
-    stage.follow("polled", "poll")
+    for name, form, keys in zip(("stream", "range", "polled"), forms, (WHOLE, A_ONLY, WHOLE), strict=True):
+        stage.follow(name, form, keys)
     await stage.publish("one", keys=("a",))
     maintenance.back_up(stage.store, stage.directory / "backup.db")
     await stage.publish("two", keys=("a",))
@@ -282,7 +283,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "seam-large": Scenario(partial(seam, size=100), {"content_max": "200"}, learned=True),
     "pages": Scenario(pages),
     "many": Scenario(many),
-    "restored": Scenario(restored),
+    "restored": Scenario(partial(restored_with, forms=("sse", "lines", "poll"))),
     "made-again": Scenario(made_again),
     "deleted": Scenario(deleted),
     "revoked": Scenario(revoked),

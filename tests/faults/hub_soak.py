@@ -22,8 +22,9 @@ import aiohttp
 
 from tests.e2e.crowd import room_for_files
 from tests.faults.hub_crowd import AWAY, FORMS, KEYS, PAUSE, Publisher, Reader, Topic
+from tests.faults.hub_watchers import WATCH_FORMS, Watcher
 from tests.support.hub import HubSite, hub_site
-from tests.support.hub_history import Finding, History, Measured, judge
+from tests.support.hub_history import WHOLE, Finding, History, Measured, judge
 from tests.support.hub_recorder import Recorder
 
 __all__ = ["Report", "Scale", "main", "run"]
@@ -50,12 +51,14 @@ class Scale:
 
     Attributes:
         readers: number of readers.
+        watchers: number of watchers.
         publishers: number of publishers.
         seconds: for which there are faults.
         pause: seconds between two faults.
     """
 
     readers: int = 60
+    watchers: int = 60
     publishers: int = 3
     seconds: float = 60.0
     pause: float = 3.0
@@ -109,6 +112,7 @@ class _Run:
         self._end = time.monotonic() + scale.seconds
         self.topics = {name: Topic(name, f"{site.url}/topics/{name}", Recorder(name)) for name in TOPICS}
         self.readers: list[Reader] = []
+        self.watchers: list[Watcher] = []
 
     async def ask(self, method: str, url: str, body: Any = None) -> tuple[int, Any]:
         """Send a request until it is answered; return status and JSON."""
@@ -121,7 +125,7 @@ class _Run:
 
     async def make(self, topic: Topic) -> None:
         """Make a topic."""
-        status, answer = await self.ask("PUT", topic.url, {})
+        status, answer = await self.ask("PUT", topic.url, {"progress": 1})
         assert status in (200, 201), status
         topic.recorder.made(answer)
         topic.last.clear()
@@ -136,8 +140,12 @@ class _Run:
             for number in range(self._scale.publishers):
                 working.append(asyncio.ensure_future(self._publish(number)))
             working += [asyncio.ensure_future(work()) for work in (self._retain, self._make_again, self._hurt)]
+            crowd: list[Callable[[int], Reader | Watcher]] = [
+                self._reader,
+                *[self._watcher] * round(self._scale.watchers / self._scale.readers),
+            ]
             for number in range(self._scale.readers):
-                reading.append(asyncio.ensure_future(self._reader(number).run()))
+                reading += [asyncio.ensure_future(member(number).run()) for member in crowd]
                 await asyncio.sleep(self._scale.seconds / 2 / self._scale.readers)
                 _check(reading)
             await asyncio.gather(*working)
@@ -145,18 +153,28 @@ class _Run:
             for topic in self.topics.values():
                 await publisher.publish(topic, [None, *KEYS])
             deadline = time.monotonic() + CONVERGE
-            while time.monotonic() < deadline and not all(map(_converged, self.readers)):
+            newest = max(topic.last_in(WHOLE) for topic in self.topics.values())
+            while time.monotonic() < deadline and not (
+                all(map(_converged, self.readers)) and all(watcher.place >= newest for watcher in self.watchers)
+            ):
                 _check(reading)
                 await asyncio.sleep(PAUSE)
             self._measure()
         for topic in self.topics.values():
             history = topic.recorder.history
-            history.complete = {reader.name for reader in self.readers if reader.topic is topic}
+            followers: list[Reader | Watcher] = [*self.readers, *self.watchers]
+            history.complete = {reader.name for reader in followers if reader.topic is topic}
             self._report.histories[topic.name] = topic.recorder.finish(self._site.directory / "hub.db")
         for reader in self.readers:
             self._report.counts["received"] += reader.got
             self._report.counts["reports"] += reader.told
+        for watcher in self.watchers:
+            self._report.counts["watched"] += watcher.got
+            self._report.counts["progress"] += watcher.progress
+            self._report.counts["resyncs"] += watcher.told
+            self._report.counts["snapshots"] += watcher.snapshots
         self._report.counts["readers"] = len(self.readers)
+        self._report.counts["watchers"] = len(self.watchers)
 
     def _reader(self, number: int) -> Reader:
         form = FORMS[number % len(FORMS)]
@@ -168,6 +186,14 @@ class _Run:
         )
         self.readers.append(reader)
         return reader
+
+    def _watcher(self, number: int) -> Watcher:
+        form = WATCH_FORMS[self._chance.randrange(len(WATCH_FORMS))]
+        topic = self.topics[self._chance.choice(TOPICS)]
+        name = f"{form}-{len(self.watchers)}"
+        watcher = Watcher(self._session, topic, name, form, random.Random(f"{self._report.seed} {name} {number}"))
+        self.watchers.append(watcher)
+        return watcher
 
     async def _publish(self, number: int) -> None:
         chance = random.Random(self._report.seed * 1000 + number)
@@ -215,9 +241,16 @@ class _Run:
             # A child that is killed while the hub starts ends the hub, which counts as a failed start too.
             await self.ask("GET", self.topics["kept"].url)
             await asyncio.to_thread(self._site.kill, kind)
-            for topic in self.topics.values():
-                topic.recorder.history.faults.append(time.monotonic())
+            self._fault()
+            # On a busy machine a start takes its time, and only then positions are compared.
+            await self.ask("GET", self.topics["kept"].url)
+            self._fault()
             self._report.counts[f"kills of {kind}"] += 1
+
+    def _fault(self) -> None:
+        """Note a moment from which positions may be lost."""
+        for topic in self.topics.values():
+            topic.recorder.history.faults.append(time.monotonic())
 
     def _measure(self) -> None:
         for kind in ("hub", "writer_process", "reader_process"):
@@ -279,11 +312,12 @@ def main(arguments: list[str] | None = None, note: Callable[[str], object] = pri
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--readers", type=int, default=100)
+    parser.add_argument("--watchers", type=int, default=300)
     parser.add_argument("--pause", type=float, default=3.0, help="seconds between two faults")
     options = parser.parse_args(arguments)
-    scale = Scale(options.readers, seconds=options.minutes * 60, pause=options.pause)
+    scale = Scale(options.readers, options.watchers, seconds=options.minutes * 60, pause=options.pause)
     note(f"hub, seed {options.seed}: {scale}")
-    with room_for_files(4 * options.readers + 1000), hub_site() as site:
+    with room_for_files(4 * (options.readers + options.watchers) + 1000), hub_site() as site:
         report = asyncio.run(run(site, options.seed, scale))
         log = site.log
     if report.findings:

@@ -34,12 +34,14 @@ PATIENCE: Final = 10.0
 
 TOPIC: Final = "t"
 
-Form = Literal["sse", "lines", "poll"]
+Form = Literal["sse", "lines", "poll", "watch-sse", "watch-lines"]
 
 ACCEPT: Final[Mapping[Form, str]] = {
     "sse": "text/event-stream",
     "lines": "application/x-ndjson",
     "poll": "application/json",
+    "watch-sse": "text/event-stream",
+    "watch-lines": "application/x-ndjson",
 }
 
 
@@ -62,8 +64,11 @@ class HeldReader:
         self._stage = stage
         self._form = form
         self.name = name
-        query = "&".join(filter(None, [_query(keys), "follow=true" if form == "lines" else "", "after={after}"]))
-        self._target = f"/topics/{TOPIC}/events?{query}" + ("&wait=60" if form == "poll" else "")
+        watches = form.startswith("watch")
+        place = "version={after}" if watches else "after={after}"
+        query = "&".join(filter(None, [_query(keys), "follow=true" if form == "lines" else "", place]))
+        path = f"/topics/{TOPIC}/{'watch' if watches else 'events'}"
+        self._target = f"{path}?{query}" + ("&wait=60" if form == "poll" else "")
         self._items: deque[dict[str, Any]] = deque()
         self._wake = asyncio.Event()
         self._hinted = False
@@ -142,13 +147,14 @@ class HeldReader:
         while True:
             while self._items:
                 item = self._items.popleft()
-                fits = self.position is None or item.get("prev-id") == self.position
+                # An item outside of the chain reaches everyone.
+                fits = self.position is None or item.get("prev-id", self.position) == self.position
                 [content] = item["formats"].values()
                 if not fits or content.get("action") == "hint":
                     self._items.clear()
                     return None
                 if self.position is not None:
-                    self.position = item.get("id")
+                    self.position = item.get("id", self.position)
                 if self._form == "poll":
                     return self._answered(Response(200, {}, content["body"].encode()))
                 self._take(content["content"])
@@ -164,7 +170,7 @@ class HeldReader:
         self._wake.set()
 
     def _take(self, text: str) -> None:
-        self._stage.recorder.take(self.name, (blocks_of if self._form == "sse" else lines_of)(text))
+        self._stage.recorder.take(self.name, (blocks_of if self._form.endswith("sse") else lines_of)(text))
 
     def _answered(self, response: Response) -> str:
         recorder, value = self._stage.recorder, response.json
@@ -184,15 +190,23 @@ class Stage:
         directory: of the store and the sockets.
         patch: of the test; its changes are undone at the end.
         settings: further values of ``[hub]``.
+        topic: settings of the topic.
     """
 
-    def __init__(self, directory: pathlib.Path, patch: pytest.MonkeyPatch, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: pathlib.Path,
+        patch: pytest.MonkeyPatch,
+        settings: Mapping[str, str],
+        topic: Mapping[str, Any] | None = None,
+    ) -> None:
         self.directory = directory
         self.patch = patch
         self.recorder = Recorder(TOPIC)
         self.history = self.recorder.history
         self.store = directory / "hub.db"
         self._settings = settings
+        self._topic = topic or {}
         self._changes: list[str] = []
         (directory / "handler.conf").write_text(f"[global]\nrundir={directory}/run\n")
         config = load_config(str(directory / "handler.conf"))
@@ -287,7 +301,7 @@ class Stage:
 
     async def make(self) -> None:
         """Make the topic."""
-        response = await self.api.request("PUT", f"/topics/{TOPIC}", {})
+        response = await self.api.request("PUT", f"/topics/{TOPIC}", self._topic)
         assert response.status == 201, response
         self.recorder.made(response.json)
 
@@ -370,9 +384,31 @@ class Stage:
             form: of its requests.
             keys: range to read.
         """
-        self.recorder.reader(name, keys)
+        self.recorder.reader(name, keys, watches=form.startswith("watch"))
         self.readers[name] = HeldReader(self, name, form, keys)
         return self.readers[name]
+
+    def progress(self) -> None:
+        """Give progress to the watchers of all ranges now."""
+        context = self.api.hub._context
+        assert context is not None
+        for held in {id(channel.held): channel.held for channel in context.index if channel.watches}.values():
+            context.fanout.progress(held, context.progress.stamps.next(context.progress._now()))
+
+    async def snapshot(self, name: str, version: str = "", keys: Keys = WHOLE) -> None:
+        """Read a snapshot as a reader.
+
+        Args:
+            name: of the reader.
+            version: cursor of the version; empty for the newest.
+            keys: range to read.
+        """
+        if name not in self.history.readers:
+            self.recorder.reader(name, keys)
+        query = "&".join(filter(None, [_query(keys), f"version={version}" if version else ""]))
+        response = await self.ask(f"/topics/{TOPIC}/snapshot?{query}", {})
+        assert response.status == 200, response
+        self.recorder.snapshot(name, response.lines)
 
     def at_next_hold(self, hook: Callable[[], Awaitable[object]]) -> None:
         """Have something done between the next answer that holds a reader and the hold.

@@ -8,25 +8,25 @@ import pathlib
 import pytest
 
 from griphub import service
-from tests.faults.hub_mutants import MUTANTS
-from tests.faults.hub_scenarios import SCENARIOS
+from tests.faults import watch_mutants
+from tests.faults.hub_mutants import MUTANTS, Mutant
+from tests.faults.hub_scenarios import SCENARIOS, Scenario
 from tests.faults.hub_stage import Stage
 from tests.support.hub_history import VALIDATORS, History, judge
 
 
-async def play(scenario: str, mutant: str, directory: pathlib.Path, patch: pytest.MonkeyPatch) -> History:
-    """Return the history of a scenario, of the real hub if ``mutant`` is empty."""
-    steps = SCENARIOS[scenario]
-    stage = Stage(directory, patch, steps.settings)
+async def play(steps: Scenario, mutant: Mutant | None, directory: pathlib.Path, patch: pytest.MonkeyPatch) -> History:
+    """Return the history of a scenario, of the real hub if there is no mutant."""
+    stage = Stage(directory, patch, steps.settings, steps.topic)
     if steps.learned:
         patch.setattr(service, "LEARNING_TIME", 0.0, raising=False)
     for change in steps.children:
         stage.change_children(change)
-    if mutant:
-        if MUTANTS[mutant].child:
-            stage.change_children(MUTANTS[mutant].child)
-        if (change_hub := MUTANTS[mutant].patch) is not None:
-            change_hub(patch)
+    if mutant is not None:
+        if mutant.child:
+            stage.change_children(mutant.child)
+        if mutant.patch is not None:
+            mutant.patch(patch)
     try:
         await stage.open()
         await steps.play(stage)
@@ -40,16 +40,18 @@ async def play(scenario: str, mutant: str, directory: pathlib.Path, patch: pytes
 def test_the_real_hub_keeps_every_promise(
     scenario: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = asyncio.run(play(scenario, "", tmp_path, monkeypatch))
+    history = asyncio.run(play(SCENARIOS[scenario], None, tmp_path, monkeypatch))
     assert [str(finding) for found in judge(history).values() for finding in found] == []
     assert history.steps or history.measured
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_mutant_is_caught(mutant: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    history = asyncio.run(play(MUTANTS[mutant].scenario, mutant, tmp_path, monkeypatch))
-    assert MUTANTS[mutant].promise in judge(history)
+    broken = MUTANTS[mutant]
+    history = asyncio.run(play(SCENARIOS[broken.scenario], broken, tmp_path, monkeypatch))
+    assert broken.promise in judge(history)
 
 
 def test_every_promise_has_a_mutant() -> None:
-    assert {mutant.promise for mutant in MUTANTS.values()} == set(VALIDATORS)
+    mutants = [*MUTANTS.values(), *watch_mutants.MUTANTS.values()]
+    assert {mutant.promise for mutant in mutants} == set(VALIDATORS)

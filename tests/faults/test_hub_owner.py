@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -51,6 +51,9 @@ CHANGES: Final = {
 
 MEMORY: Final = {"hub": 400, "writer": 250, "reader": 150, "bodies": 200, "worker": 250, "handler": 200}
 """Megabytes that each process may have at most."""
+
+RUNS: Final = {"together": tuple(name for name in ATTACKS if name != "mailboxes"), "mailboxes": ("mailboxes",)}
+"""Attacks of each run. That by mailboxes alone takes as much of the machine as the others together."""
 
 LIMITED: Final = ("topics", "ranges", "names", "histories", "snapshots", "mailboxes")
 """Attacks that a limit must have ended by 429."""
@@ -155,46 +158,60 @@ async def measure(site: HubSite, folder: pathlib.Path, only: str = "", seconds: 
 
 
 @pytest.fixture(scope="module")
-def verdict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Verdict]:
-    """Figures of one run."""
-    with room_for_files(4000), hub_site(CHANGES) as site:
-        yield asyncio.run(measure(site, tmp_path_factory.mktemp("owner")))
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Verdict]:
+    """Figures of each run."""
+    found = {}
+    for run, names in RUNS.items():
+        with room_for_files(4000), hub_site(CHANGES) as site:
+            found[run] = asyncio.run(measure(site, tmp_path_factory.mktemp(run), ",".join(names)))
+    return found
 
 
-def test_ordinary_owners_get_no_error(verdict: Verdict, tell: Callable[[str], None]) -> None:
-    tell(verdict.text)
-    assert verdict.errors == []
+def attack_of(verdicts: Mapping[str, Verdict], name: str) -> dict[str, Any]:
+    return next(verdict.attacks[name] for verdict in verdicts.values() if name in verdict.attacks)
 
 
-def test_publications_of_ordinary_owners_are_stored_in_time(verdict: Verdict) -> None:
-    assert verdict.stored[1] <= verdict.allowed[0], verdict.text
+@pytest.mark.parametrize("run", RUNS)
+def test_ordinary_owners_get_no_error(verdicts: Mapping[str, Verdict], run: str, tell: Callable[[str], None]) -> None:
+    tell(f"{run}: {verdicts[run].text}")
+    assert verdicts[run].errors == []
 
 
-def test_events_of_ordinary_owners_arrive_in_time(verdict: Verdict) -> None:
-    assert verdict.arrived[1] <= verdict.allowed[1], verdict.text
+@pytest.mark.parametrize("run", RUNS)
+def test_publications_of_ordinary_owners_are_stored_in_time(verdicts: Mapping[str, Verdict], run: str) -> None:
+    assert verdicts[run].stored[1] <= verdicts[run].allowed[0], verdicts[run].text
 
 
-def test_every_process_lives_in_its_bound(verdict: Verdict) -> None:
+@pytest.mark.parametrize("run", RUNS)
+def test_events_of_ordinary_owners_arrive_in_time(verdicts: Mapping[str, Verdict], run: str) -> None:
+    assert verdicts[run].arrived[1] <= verdicts[run].allowed[1], verdicts[run].text
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_every_process_lives_in_its_bound(verdicts: Mapping[str, Verdict], run: str) -> None:
+    verdict = verdicts[run]
     assert verdict.replaced == []
     assert verdict.trouble == []
     assert {name: size for name, size in verdict.peaks.items() if size > MEMORY.get(name.split(" ")[0], 200)} == {}
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_every_attack_attacks(verdict: Verdict, name: str) -> None:
-    attack = verdict.attacks[name]
+def test_every_attack_attacks(verdicts: Mapping[str, Verdict], name: str) -> None:
+    attack = attack_of(verdicts, name)
     assert attack["trouble"] == ""
     assert attack["did"]
 
 
 @pytest.mark.parametrize("name", LIMITED)
-def test_a_limit_is_reached(verdict: Verdict, name: str) -> None:
-    assert verdict.attacks[name]["did"].get("429", 0) > 0, verdict.attacks[name]
+def test_a_limit_is_reached(verdicts: Mapping[str, Verdict], name: str) -> None:
+    attack = attack_of(verdicts, name)
+    assert attack["did"].get("429", 0) > 0, attack
 
 
 @pytest.mark.parametrize(("name", "status"), REFUSED.items())
-def test_what_is_wrong_is_refused(verdict: Verdict, name: str, status: str) -> None:
-    assert verdict.attacks[name]["did"].get(status, 0) > 0, verdict.attacks[name]
+def test_what_is_wrong_is_refused(verdicts: Mapping[str, Verdict], name: str, status: str) -> None:
+    attack = attack_of(verdicts, name)
+    assert attack["did"].get(status, 0) > 0, attack
 
 
 if __name__ == "__main__":

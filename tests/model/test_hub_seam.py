@@ -101,6 +101,9 @@ def steps_of(house: House, choose: Choose, *, early: bool = True) -> list[Step]:
         if hub.changes:
             add("subscription reported", hub.change, 3)
         add("a turn", lambda: hub.fanout.work(1), 4)
+        if hub.progress.ranges:
+            held = hub.progress.ranges[choose(len(hub.progress.ranges))]
+            add("progress", lambda: hub.progress.give(held), 3)
         if house.alive and not house.wire:
             add("send", house.send, 3)
         if house.wire:
@@ -338,9 +341,11 @@ class TestTheTest:
     def test_a_hold_at_the_position_behind_the_page(self, monkeypatch: pytest.MonkeyPatch) -> None:
         hold = Following._hold
 
-        def late(following: Following, follower: Follower, topic: Topic, tail: int) -> object:
+        def late(following: Following, follower: Follower, topic: Topic, position: str) -> object:
             held = following._context.index.range(topic.number, follower.keys)
-            return hold(following, follower, topic, tail if held is None else held.tail)
+            watching = follower.representation.watches
+            now = position if held is None else following._context.fanout.position(held, watching=watching)
+            return hold(following, follower, topic, now)
 
         monkeypatch.setattr(Following, "_hold", late)
         self.caught()
@@ -388,7 +393,7 @@ class TestTheTest:
         self.caught("with prev_id 0")
 
     def test_publications_without_followers_that_overtake_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def hasty(fanout: FanOut, number: int, last: int) -> bool:
+        def hasty(fanout: FanOut, number: int, last: int, *, whole: bool = True) -> bool:
             if fanout._index.ranges(number):
                 return False
             fanout.newest = last
@@ -407,6 +412,38 @@ class TestTheTest:
 
         monkeypatch.setattr(FanOut, "move", far)
         self.caught()
+
+    def test_progress_up_to_the_newest_event_of_the_store(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(FanOut, "version", lambda fanout, held: fanout.stored)
+        self.caught("at progress")
+
+    def test_progress_that_overtakes_events_on_their_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        position = FanOut.position
+
+        def any_position(fanout: FanOut, held: HeldRange, *, watching: bool) -> str:
+            # Progress and events have chains of their own, and each reader is at the place of the last item.
+            return position(fanout, held, watching=False)
+
+        monkeypatch.setattr(FanOut, "position", any_position)
+        take = House.take
+
+        def unchecked(house: House, client: Client) -> None:
+            item = client.kept[0]
+            if item.stream is not None and b'"type":"progress"' in item.stream.content:
+                client.position = item.prev_id.decode() if item.prev_id else client.position
+            take(house, client)
+
+        monkeypatch.setattr(House, "take", unchecked)
+        self.caught("at progress")
+
+    def test_a_watch_that_begins_with_progress_of_the_store(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        announcement = Following.announcement
+
+        def newest(following: Following, follower: Follower, version: int | None) -> bytes:
+            return announcement(following, follower, following._context.fanout.stored)
+
+        monkeypatch.setattr(Following, "announcement", newest)
+        self.caught("at progress")
 
     def test_places_below_the_floor_that_are_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Following, "_below", lambda *_: False)

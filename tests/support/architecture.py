@@ -51,6 +51,7 @@ LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
     "handler.service": (*SHARED, "handler.stats", "handler.dispatch", "handler.sources", "handler.control"),
     "griphub.store": ("grip",),
     "griphub.topics": ("grip", "griphub.store"),
+    "griphub.windows": ("grip", "griphub.topics"),
     "griphub.sender": ("grip",),
     "griphub.mailboxes": ("grip",),
     "griphub.access": ("grip",),
@@ -66,14 +67,15 @@ LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
     "griphub.api": (
         *("grip", "config", "process", "http1"),
         *("griphub.store", "griphub.topics", "griphub.access", "griphub.mailboxes", "griphub.sender"),
-        *("griphub.callbacks", "griphub.processes", "griphub.notify"),
+        *("griphub.callbacks", "griphub.processes", "griphub.notify", "griphub.windows"),
     ),
     "griphub.service": (
         *("grip", "config", "process", "http1"),
         *("griphub.store", "griphub.topics", "griphub.access", "griphub.mailboxes", "griphub.sender"),
-        *("griphub.callbacks", "griphub.processes", "griphub.notify", "griphub.api"),
+        *("griphub.callbacks", "griphub.processes", "griphub.notify", "griphub.windows", "griphub.api"),
     ),
     "griphub.client": (),
+    "griphub.ingesters": ("griphub.client",),
     "cli": (
         *("grip", "pipe", "config", "process", "http1", "routing", "stats", "delivery", "sessions", "backend"),
         *("client", "worker", "runner", "live", "top"),

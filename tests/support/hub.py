@@ -39,9 +39,9 @@ CONFIG: Final[Mapping[str, str]] = {
 }
 
 
-async def until(true: Callable[[], bool], what: str) -> None:
-    """Wait until ``true`` returns true."""
-    deadline = time.monotonic() + PATIENCE
+async def until(true: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+    """Wait until ``true`` returns true, for ``patience`` seconds."""
+    deadline = time.monotonic() + patience
     while not true():
         assert time.monotonic() < deadline, what
         await asyncio.sleep(0.01)

@@ -11,6 +11,7 @@ from griphub.api.application import HubApplication
 from griphub.api.context import Context
 from griphub.api.feed import Feed
 from griphub.api.follow import Following
+from griphub.api.ingest import IngestRequests
 from griphub.api.keys import Keys
 from griphub.api.mailboxes import MailboxRequests
 from griphub.api.problem import Problem
@@ -19,8 +20,10 @@ from griphub.api.reading import Reading
 from griphub.api.request import Answer, Request, answer_bytes, problem_answer, target_of
 from griphub.api.server import HubConnection
 from griphub.api.snapshots import Snapshots
+from griphub.api.soft_watch import SoftWatching
 from griphub.api.subscriptions import SubscriptionRequests
 from griphub.api.topics import Topics
+from griphub.api.watch import Watching
 from griphub.api.websockets import WebSockets
 from gripproxy.grip.signature import Key
 from tests.support.hub_api import HubApi, Response
@@ -57,11 +60,14 @@ class Composed:
             Topics(context, Patterns(context.config.hub_autocreate)),
             publishing,
             reading,
+            Watching(context, following, reading),
             WebSockets(context, following, reading),
             Keys(context, publishing, reading),
             Snapshots(context, reading, following),
             MailboxRequests(context),
             SubscriptionRequests(context),
+            SoftWatching(context, following, reading),
+            IngestRequests(context.soft),
             proxy_key,
         )
 

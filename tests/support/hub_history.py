@@ -25,8 +25,10 @@ __all__ = [
     "Measured",
     "Opened",
     "Paged",
+    "Progressed",
     "Request",
     "Restored",
+    "Snapshot",
     "Step",
     "Told",
     "judge",
@@ -195,6 +197,34 @@ class Paged:
 
 
 @dataclass(frozen=True, slots=True)
+class Progressed(Paged):
+    """Progress that a watcher received: it counts as the end of a page.
+
+    Attributes:
+        mark: cursor of the progress.
+    """
+
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Complete snapshot that a watcher has read.
+
+    Attributes:
+        at: time in seconds.
+        reader: name of the watcher.
+        version: of the snapshot.
+        ids: of the events, by their keys.
+    """
+
+    at: float
+    reader: str
+    version: int
+    ids: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Restored:
     """Restore of the store from a backup.
 
@@ -227,7 +257,7 @@ class Measured:
     bound: int
 
 
-Step = Opened | Got | Told | Paged
+Step = Opened | Got | Told | Paged | Snapshot
 
 
 @dataclass
@@ -238,11 +268,12 @@ class History:
         requests: publications that were asked for, by name.
         answers: in the order of their arrival.
         readers: range of each reader, by name.
+        watchers: names of the readers that get progress.
         steps: of all readers, in the order of their arrival.
         complete: readers that followed until the end, and had the time to receive all events.
         births: birth of the topic, and of each later topic of its name, in order.
         restores: of the store.
-        faults: times in seconds at which processes were killed.
+        faults: times in seconds at which processes were killed, or served again.
         measured: sizes.
         store: events of the last topic of the name at the end, in order.
         floor: of that topic at the end.
@@ -252,6 +283,7 @@ class History:
     requests: dict[str, Request] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
     readers: dict[str, Keys] = field(default_factory=dict)
+    watchers: set[str] = field(default_factory=set)
     steps: list[Step] = field(default_factory=list)
     complete: set[str] = field(default_factory=set)
     births: list[int] = field(default_factory=lambda: [0])
@@ -455,7 +487,8 @@ def _missed(known: _Known, name: str, place: int, id: int, *, inclusive: bool = 
         yield Finding("gap-free", f"{name} was at event {place}, which a restore lost, and received no report")
     elif place and place < history.births[-1] < id and history.topic(place) != history.topic(id):
         yield Finding("gap-free", f"{name} was at event {place} of a deleted topic, and received no report")
-    birth = history.births[history.topic(id)]
+    # A page that is complete up to the birth of a topic is one of that topic.
+    birth = history.births[history.topic(id + inclusive)]
     if missing := known.between(history.readers[name], max(place, birth), id + inclusive):
         ids = ", ".join(map(str, missing[:5])) + (" …" if len(missing) > 5 else "")
         yield Finding("gap-free", f"{name} did not receive {len(missing)} events between {place} and {id}: {ids}")
@@ -481,10 +514,12 @@ def atomic(history: History) -> Iterator[Finding]:
     members: dict[int, list[int]] = defaultdict(list)
     for id, version in known.versions.items():
         members[version].append(id)
+    # A floor may lie within a version: the rest of it is behind the report.
+    floors = {step.floor for step in history.steps if isinstance(step, Told)}
     for step in history.steps:
         if isinstance(step, Got) and step.version != known.versions[step.id]:
             yield Finding("atomic", f"{step.reader} received event {step.id} with version {step.version}")
-        elif isinstance(step, Paged) and step.cursor in known.versions:
+        elif isinstance(step, Paged) and step.cursor in known.versions and step.cursor not in floors:
             keys, version = history.readers[step.reader], known.versions[step.cursor]
             behind = [id for id in members[version] if id > step.cursor and keys.has(known.keys[id])]
             if behind:
@@ -558,6 +593,66 @@ def entitled(history: History) -> Iterator[Finding]:
                 yield Finding("entitled", f"{name} received event {step.id} with a link that is {right}")
 
 
+def bookmarkable(history: History) -> Iterator[Finding]:
+    """Yield progress of a ``history`` that was ahead of an event, fell, came within a version, or has an id of another.
+
+    An event that is missing at progress is one of *gap-free*, too.
+    """
+    known = _Known(history)
+    for name, steps in history.by_reader().items():
+        progress, last, marks = -1, 0, set[str]()
+        for step in steps:
+            if isinstance(step, Told) and step.kind != "truncated":
+                progress, last = -1, 0
+            elif isinstance(step, Got):
+                if step.id <= progress:
+                    yield Finding("bookmarkable", f"{name} received event {step.id} behind progress {progress}")
+                last = max(last, step.id)
+            elif isinstance(step, Progressed):
+                if step.cursor < progress:
+                    yield Finding("bookmarkable", f"{name} received progress {step.cursor} behind {progress}")
+                if step.cursor < last:
+                    yield Finding("bookmarkable", f"{name} received progress {step.cursor} behind event {last}")
+                if step.cursor < known.versions.get(last, 0):
+                    yield Finding("bookmarkable", f"progress {step.cursor} of {name} divides the version of {last}")
+                if step.mark in marks:
+                    yield Finding("bookmarkable", f"{name} received progress {step.mark} twice")
+                progress = max(progress, step.cursor)
+                marks.add(step.mark)
+
+
+def told(history: History) -> Iterator[Finding]:
+    """Yield watchers of a ``history`` that neither know the newest version nor had a report: they hear nothing."""
+    for name, steps in history.by_reader().items():
+        if name not in history.watchers or name not in history.complete:
+            continue
+        progress = max([step.cursor for step in steps if isinstance(step, Progressed)], default=-1)
+        if progress < history.newest:
+            yield Finding("told", f"{name} knows version {progress} and was not told of {history.newest}")
+
+
+def snapshot(history: History) -> Iterator[Finding]:
+    """Yield snapshots of a ``history`` that are not the log at their version."""
+    known = _Known(history)
+    for step in history.steps:
+        if not isinstance(step, Snapshot):
+            continue
+        keys = history.readers[step.reader]
+        log: dict[str, int] = {}
+        birth = history.births[history.topic(step.version)]
+        for id in known.between(keys, birth, step.version + 1):
+            key = known.keys[id]
+            if key is not None:
+                log[key] = id
+        for key in log.keys() | step.ids.keys():
+            expected, found = log.get(key, 0), step.ids.get(key, 0)
+            # Events at and below the floor may be deleted, and events of requests that were not answered are not known.
+            forgotten = not found and expected <= history.floor
+            if found != expected and not forgotten and (found < expected or found > step.version):
+                text = f"{key!r} is event {found} in the snapshot {step.version} of {step.reader}, not {expected}"
+                yield Finding("snapshot", text)
+
+
 VALIDATORS: Final[Mapping[str, Callable[[History], Iterator[Finding]]]] = {
     "durable": durable,
     "ordered": ordered,
@@ -568,6 +663,9 @@ VALIDATORS: Final[Mapping[str, Callable[[History], Iterator[Finding]]]] = {
     "repeatable": repeatable,
     "bounded": bounded,
     "entitled": entitled,
+    "bookmarkable": bookmarkable,
+    "told": told,
+    "snapshot": snapshot,
 }
 """Validators by the name of their promise."""
 

@@ -22,13 +22,14 @@ from griphub.api.follow import Following
 from griphub.api.problem import Problem
 from griphub.api.reading import Reading
 from griphub.api.request import Answer, Request, target_of
+from griphub.api.watch import Watching
 from griphub.notify.outbox import Outbox, OutboxState
 from griphub.processes.rendered import RenderedPage
 from griphub.store.cursor import EpochInterval
 from griphub.store.event import NO_ATTRIBUTES, Event
 from griphub.store.interface import WHOLE, KeyRange, StoreState
 from griphub.store.topic import Retention, Topic, TopicSettings
-from griphub.topics.channel_index import ChannelIndex
+from griphub.topics.channel_index import ChannelIndex, HeldRange
 from griphub.topics.event_text import Epochs, Representation, render_events
 from griphub.topics.fanout import FanOut
 from griphub.topics.items import hint_item
@@ -53,12 +54,20 @@ TURNS_MAX: Final = 2000
 KEYS: Final = (WHOLE, KeyRange("a", "a\0"), KeyRange("a", "c"), KeyRange("b", None), KeyRange("x", "y"))
 """Ranges of the clients."""
 
-FORMS: Final = (Representation.SSE, Representation.LINES, Representation.POLL)
+FORMS: Final = (
+    *(Representation.SSE, Representation.LINES, Representation.POLL),
+    *(Representation.WATCH_SSE, Representation.WATCH_LINES),
+)
 ACCEPT: Final = {
     Representation.SSE: b"text/event-stream",
     Representation.LINES: b"application/x-ndjson",
     Representation.POLL: b"application/json",
 }
+
+
+def id_of(cursor: str) -> int:
+    """Return the id that a cursor names; of progress its version."""
+    return int(cursor.split(".")[1]) if "." in cursor else int(cursor)
 
 
 class Pause:
@@ -156,15 +165,43 @@ class Store:
         return ids[-1] if ids else 0
 
 
+class Progress:
+    """Progress of watchers, which the house gives when it likes.
+
+    Args:
+        fanout: makes it.
+        stamps: gives stamps.
+    """
+
+    def __init__(self, fanout: FanOut, stamps: Callable[[], int]) -> None:
+        self._fanout = fanout
+        self._stamps = stamps
+        self.ranges: list[HeldRange] = []
+
+    def watch(self, held: HeldRange) -> None:
+        """Note a range that has watchers."""
+        if held not in self.ranges:
+            self.ranges.append(held)
+
+    def mark(self, version: int) -> str:
+        """Return the cursor of progress that is given in an answer."""
+        return self._fanout.mark(version, self._stamps())
+
+    def give(self, held: HeldRange) -> None:
+        """Make progress for a range."""
+        self._fanout.progress(held, self._stamps())
+
+
 class Hub:
     """One run of the hub, from its start to its death."""
 
-    def __init__(self, store: Store, now: Callable[[], float], held: Iterable[str]) -> None:
+    def __init__(self, store: Store, now: Callable[[], float], held: Iterable[str], stamps: Callable[[], int]) -> None:
         self.store = store
         self.config = HubConfig(store="memory", content_max=CONTENT_MAX, hub_anonymous="all")
         self.index = ChannelIndex(self.config.prefix)
         self.outbox = Outbox(self._hint, body_max=100_000, batch_max=4000, queue_max=20_000)
         self.fanout = FanOut(self.index, store.epochs, self.outbox.add, store.newest, CONTENT_MAX)
+        self.progress = Progress(self.fanout, stamps)
         self.topics = TopicTable()
         for topic in store.topics.values():
             self.topics.set(topic)
@@ -177,6 +214,7 @@ class Hub:
             topics=self.topics,
             index=self.index,
             fanout=self.fanout,
+            progress=cast(Any, self.progress),
             writer=cast(Any, None),
             readers=cast(Any, store),
             bodies=cast(Any, None),
@@ -185,6 +223,7 @@ class Hub:
             leases=SnapshotLeases(),
             mailboxes=cast(Any, None),
             subscriptions=cast(Any, None),
+            soft=cast(Any, None),
             callback_policy=cast(Any, None),
             counters=HubCounters(),
             now=now,
@@ -193,6 +232,7 @@ class Hub:
         )
         self.following = Following(self.context)
         self.reading = Reading(self.context, self.following)
+        self.watching = Watching(self.context, self.following, self.reading)
         self.outcomes: deque[tuple[int, list[Event]]] = deque()
         """Commits that were not reported yet."""
         self.changes: deque[tuple[str, bool]] = deque((name, True) for name in held)
@@ -240,6 +280,7 @@ class Client:
         start: cursor at which its next request begins; streams name it when they connect again.
         number: of the topic when it began.
         begin: id behind which it began.
+        version: of the last progress of a watcher; 0 for none.
     """
 
     name: str
@@ -249,6 +290,7 @@ class Client:
     start: str
     number: int
     begin: int
+    version: int = 0
     got: list[int] = field(default_factory=list)
     """Ids of its events."""
     told: str = ""
@@ -275,6 +317,7 @@ class House:
         self.rights: Rights = anonymous_rights("all")
         self.clients: list[Client] = []
         self.names = 0
+        self.stamps = 0
         self.recent: dict[str, str] = {}
         """Newest id of each channel that the handler knows."""
         self.alive = True
@@ -315,8 +358,28 @@ class House:
         previous = int(event["prev_id"])
         expected = {before[-1] if before else 0} | (set() if retained else {0})
         assert previous in expected, f"{client.name} got {id} with prev_id {previous}, expected {expected}"
-        assert int(event["cursor"].rpartition(".")[2]) == id
+        assert id_of(event["cursor"]) == id
+        assert id > client.version, f"{client.name} got {id} behind progress {client.version}"
         client.got.append(id)
+
+    def _progress(self, client: Client, value: dict[str, Any]) -> None:
+        """Check that a watcher has got all that progress promises, and no part of a version."""
+        version = int(value["version"])
+        assert id_of(value["cursor"]) == version
+        assert (value["low"], value["high"]) == (client.keys.low, client.keys.high)
+        truth = self.truth(client)
+        due = [id for id in truth if id <= version]
+        assert client.got == due, f"{client.name} has got {client.got} at progress {version}, expected {due}"
+        assert version >= client.version, f"{client.name} got progress {version} behind {client.version}"
+        assert version <= self.store.newest
+        versions = {event.version for events in self.store.truth.values() for event in events}
+        assert version in versions | {0}, f"progress {version} is no version"
+        client.version = version
+
+    def stamp(self) -> int:
+        """Return a stamp that was not given before, also by an earlier hub."""
+        self.stamps += 1
+        return self.stamps
 
     # --- the store and the hub
 
@@ -378,7 +441,7 @@ class House:
     def live_hub(self) -> None:
         """Start another hub on the store; it learns of all subscriptions."""
         held = {client.channel for client in self.clients if client.subscribed and client.channel is not None}
-        self.hub = Hub(self.store, lambda: self.clock, sorted(held) if self.alive else ())
+        self.hub = Hub(self.store, lambda: self.clock, sorted(held) if self.alive else (), self.stamp)
 
     # --- the handler
 
@@ -490,20 +553,22 @@ class House:
             request = Request(b"GET", target_of(b"/"), headers)
             client.work = self.hub.reading.link(request, client.link)
             return
-        keys, after = client.keys, client.start
-        target = f"/topics/{client.topic}/events?after={after}"
+        keys, after, watches = client.keys, client.start, client.form.watches
+        target = f"/topics/{client.topic}/" + (f"watch?version={after}" if watches else f"events?after={after}")
         target += "" if keys.low is None else f"&low={keys.low}"
         target += "" if keys.high is None else "&high=" + keys.high.replace("\0", "%00")
-        target += "&wait=30" if client.form is Representation.POLL else "&follow=true"
-        headers.append((b"accept", ACCEPT[client.form]))
+        if not watches:
+            target += "&wait=30" if client.form is Representation.POLL else "&follow=true"
+        headers.append((b"accept", ACCEPT[client.form.frame]))
         topic = self.hub.topics.named(client.topic)
         if topic is None:
             self._tell(client, "404")
             return
         if topic.number != client.number and client.position is None:
             # It begins with another topic of the same name, if its cursor allows.
-            client.number, client.begin, client.got = topic.number, int(after.rpartition(".")[2]), []
-        client.work = self.hub.reading.events(Request(b"GET", target_of(target.encode()), headers), topic, self.rights)
+            client.number, client.begin, client.version, client.got = topic.number, id_of(after), 0, []
+        answer = self.hub.watching.answer if watches else self.hub.reading.events
+        client.work = answer(Request(b"GET", target_of(target.encode()), headers), topic, self.rights)
 
     def go_on(self, client: Client) -> None:
         """The request of a client goes on to its next moment, or is answered."""
@@ -576,14 +641,14 @@ class House:
         client.due = True
 
     def _content(self, client: Client, body: bytes) -> None:
-        if client.form is Representation.SSE:
+        if client.form.frame is Representation.SSE:
             for block in body.decode().split("\n\n"):
                 fields = dict(line.split(": ", 1) for line in block.split("\n") if line)
                 if fields.get("id", "resync") != "resync":
                     client.start = fields["id"]
                 if "data" in fields:
                     self._object(client, json.loads(fields["data"]), fields)
-        elif client.form is Representation.LINES:
+        elif client.form.frame is Representation.LINES:
             for line in body.splitlines():
                 self._object(client, json.loads(line), {})
 
@@ -591,6 +656,10 @@ class House:
         if value["type"] == "event":
             assert fields.get("id", value["cursor"]) == value["cursor"]
             self._event(client, value)
+            client.start = value["cursor"]
+        elif value["type"] == "progress" and client.form.watches:
+            assert fields.get("event", "progress") == "progress"
+            self._progress(client, value)
             client.start = value["cursor"]
         else:
             assert value["type"] == "resync", value
@@ -653,10 +722,18 @@ class House:
             for client in self.clients:
                 client.due = client.due or client.held
         self._quiet()
+        hub = self.hub
+        assert hub is not None
+        for held in [*hub.progress.ranges]:
+            hub.progress.give(held)
+        self._quiet()
         for client in self.clients:
             if not client.told:
                 assert client.held, f"{client.name} is not held"
                 assert client.got == self.truth(client), f"{client.name} has {client.got} of {self.truth(client)}"
+                newest = hub.fanout.newest
+                known = not client.form.watches or client.version == newest
+                assert known, f"{client.name} knows version {client.version} of {newest}"
 
     def _quiet(self) -> None:
         hub = self.hub

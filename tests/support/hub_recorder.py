@@ -10,7 +10,19 @@ from typing import Any, Literal
 
 from griphub.store.interface import WHOLE as WHOLE_TOPIC
 from griphub.store.sqlite_reader import SqliteReader
-from tests.support.hub_history import Answer, Event, Got, History, Keys, Opened, Paged, Request, Told
+from tests.support.hub_history import (
+    Answer,
+    Event,
+    Got,
+    History,
+    Keys,
+    Opened,
+    Paged,
+    Progressed,
+    Request,
+    Snapshot,
+    Told,
+)
 
 __all__ = ["Recorder", "blocks_of", "lines_of"]
 
@@ -39,6 +51,11 @@ def lines_of(text: str) -> list[dict[str, Any]]:
         text: the lines.
     """
     return [json.loads(line) for line in text.split("\n") if line]
+
+
+def _id(cursor: str) -> int:
+    """Return the id that a cursor names; of progress its version."""
+    return int(cursor.split(".")[1]) if "." in cursor else int(cursor)
 
 
 class Recorder:
@@ -84,14 +101,17 @@ class Recorder:
         ids = tuple(int(event["id"]) for event in answer["events"])
         self.history.answers.append(Answer(time.monotonic(), name, ids, int(answer["version"])))
 
-    def reader(self, name: str, keys: Keys) -> None:
+    def reader(self, name: str, keys: Keys, *, watches: bool = False) -> None:
         """Record a reader of a range.
 
         Args:
             name: of the reader.
             keys: its range.
+            watches: whether it gets progress.
         """
         self.history.readers[name] = keys
+        if watches:
+            self.history.watchers.add(name)
 
     def opened(self, reader: str, after: str, right: Literal["valid", "revoked", "forged"] = "valid") -> None:
         """Record a request that a reader begins itself.
@@ -101,7 +121,7 @@ class Recorder:
             after: its cursor; ``0`` for the beginning.
             right: whether it may read.
         """
-        self.history.steps.append(Opened(time.monotonic(), reader, int(after.rpartition(".")[2]), right))
+        self.history.steps.append(Opened(time.monotonic(), reader, _id(after), right))
 
     def take(self, reader: str, objects: Iterable[Mapping[str, Any]]) -> None:
         """Record events and reports that a reader received.
@@ -118,6 +138,8 @@ class Recorder:
                     self.told(reader, "truncated", value)
                 case "resync":
                     self.told(reader, "resync", value)
+                case "progress":
+                    self.progress(reader, value)
 
     def event(self, reader: str, value: Mapping[str, Any]) -> None:
         """Record an event that a reader received.
@@ -139,6 +161,29 @@ class Recorder:
         """
         floor = value.get("floor")
         self.history.steps.append(Told(time.monotonic(), reader, kind, None if floor is None else int(floor)))
+
+    def progress(self, reader: str, value: Mapping[str, Any]) -> None:
+        """Record progress that a watcher received.
+
+        Args:
+            reader: name of the watcher.
+            value: object of the progress.
+        """
+        keys = self.history.readers[reader]
+        assert (value["low"], value["high"]) == (keys.low, keys.high), value
+        assert value["cursor"].split(".")[1] == value["version"], value
+        step = Progressed(time.monotonic(), reader, int(value["version"]), value["cursor"])
+        self.history.steps.append(step)
+
+    def snapshot(self, reader: str, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Record a complete snapshot that a watcher has read.
+
+        Args:
+            reader: name of the watcher.
+            lines: objects of its lines.
+        """
+        ids = {line["key"]: int(line["id"]) for line in lines[1:-1]}
+        self.history.steps.append(Snapshot(time.monotonic(), reader, int(lines[-1]["complete"]), ids))
 
     def page(self, reader: str, value: Mapping[str, Any]) -> None:
         """Record a page of events.

@@ -27,5 +27,5 @@ def token(subject: str = "tests") -> str:
     Args:
         subject: of the owner.
     """
-    claims = {"iss": "tests", "sub": subject, "aud": "gripproxy-hub", "exp": int(time.time()) + 600}
+    claims = {"iss": "tests", "sub": subject, "aud": "gripproxy-hub", "exp": int(time.time()) + 3600}
     return jwt.encode({**claims, "admin": ["*"], "publish": ["*"], "subscribe": ["*"]}, SECRET, "HS256")

@@ -588,7 +588,7 @@ class Conformance:
     # --- topics
 
     def test_settings_change_and_are_kept(self, stores: Stores) -> None:
-        settings = TopicSettings(Retention(1.5, 2, 3, True), "none", 5.0, {"team": "a"})
+        settings = TopicSettings(Retention(1.5, 2, 3, True), "none", 5.0, {"team": "a"}, "https://source.example/s")
         first = stores.writer.put_topic("x", settings, "owner")
         assert first is not None
         assert first[1]

@@ -12,7 +12,9 @@ from griphub.api.problem import STATUSES
 from gripproxy.config.keys import SECTIONS
 from tests.support.architecture import ROOT
 
-TEXT = "".join((ROOT / "docs" / name).read_text() for name in ("hub.md", "mailboxes.md", "p3sub.md"))
+TEXT = "".join(
+    (ROOT / "docs" / name).read_text() for name in ("hub.md", "mailboxes.md", "p3sub.md", "watch.md", "soft-topics.md")
+)
 DOCUMENT = json.loads(OPENAPI)
 
 INTERNAL = ("/follow/{capability}", "/snapshot/{capability}")

@@ -19,8 +19,10 @@ from tests.support.hub_history import (
     Measured,
     Opened,
     Paged,
+    Progressed,
     Request,
     Restored,
+    Snapshot,
     Told,
     judge,
 )
@@ -92,7 +94,22 @@ def trimmed() -> History:
     return history
 
 
-SOUND = (sound, ranged, reborn, restored, trimmed)
+def watched() -> History:
+    """Events 1 to 4, the second and third of one version; a watcher of ``a`` has its own, and progress in between."""
+    history = History(readers={"r": A_ONLY}, watchers={"r"}, complete={"r"}, newest=4)
+    history.store = [stored(1, key="a"), stored(2, 3, key="a"), stored(3, 3, key="a2"), stored(4, key="z")]
+    history.steps = [
+        *(opened(), progressed(0), got(1, key="a"), got(2, version=3, key="a"), got(3, key="a2"), progressed(3)),
+        *(progressed(4), Snapshot(9.0, "r", 2, {"a": 2}), Snapshot(9.0, "r", 4, {"a": 2, "a2": 3})),
+    ]
+    return history
+
+
+def progressed(version: int, stamp: int = 7) -> Progressed:
+    return Progressed(float(version), "r", version, f"e.{version}.{stamp}")
+
+
+SOUND = (sound, ranged, reborn, restored, trimmed, watched)
 
 
 @pytest.mark.parametrize("make", SOUND)
@@ -238,6 +255,46 @@ def read_with_a_forged_link(history: History) -> None:
     history.steps[0] = opened(right="forged")
 
 
+def progress_ahead_of_an_event(history: History) -> None:
+    history.steps[2:3] = [progressed(2), got(1, key="a")]
+
+
+def progress_behind_an_event(history: History) -> None:
+    history.steps[5] = progressed(1)
+
+
+def progress_that_falls(history: History) -> None:
+    history.steps[5:7] = [progressed(4), progressed(3)]
+
+
+def progress_within_a_version(history: History) -> None:
+    history.steps.insert(4, progressed(2))
+
+
+def progress_of_an_id_used_before(history: History) -> None:
+    history.steps.append(progressed(4))
+
+
+def progress_over_a_missing_event(history: History) -> None:
+    del history.steps[2]
+
+
+def no_progress_at_the_end(history: History) -> None:
+    del history.steps[6]
+
+
+def snapshot_of_another_version(history: History) -> None:
+    history.steps[7] = Snapshot(9.0, "r", 2, {"a": 2, "a2": 3})
+
+
+def snapshot_with_an_older_value(history: History) -> None:
+    history.steps[8] = Snapshot(9.0, "r", 4, {"a": 1, "a2": 3})
+
+
+def snapshot_without_a_key(history: History) -> None:
+    history.steps[8] = Snapshot(9.0, "r", 4, {"a": 2})
+
+
 VIOLATIONS: list[tuple[str, Callable[[], History], Callable[[History], None]]] = [
     ("durable", sound, lost_answer),
     ("durable", sound, other_content),
@@ -273,6 +330,21 @@ VIOLATIONS: list[tuple[str, Callable[[], History], Callable[[History], None]]] =
     ("bounded", sound, too_large),
     ("entitled", sound, read_with_a_revoked_link),
     ("entitled", sound, read_with_a_forged_link),
+]
+
+
+VIOLATIONS += [
+    ("bookmarkable", watched, progress_ahead_of_an_event),
+    ("bookmarkable", watched, progress_behind_an_event),
+    ("bookmarkable", watched, progress_that_falls),
+    ("bookmarkable", watched, progress_within_a_version),
+    ("atomic", watched, progress_within_a_version),
+    ("bookmarkable", watched, progress_of_an_id_used_before),
+    ("gap-free", watched, progress_over_a_missing_event),
+    ("told", watched, no_progress_at_the_end),
+    ("snapshot", watched, snapshot_of_another_version),
+    ("snapshot", watched, snapshot_with_an_older_value),
+    ("snapshot", watched, snapshot_without_a_key),
 ]
 
 
@@ -340,3 +412,18 @@ def test_a_range_has_its_bounds_in_bytes() -> None:
     keys = Keys("b", "é")
     assert [keys.has(key) for key in ("a", "b", "z", "é", None)] == [False, True, True, False, False]
     assert WHOLE.has(None)
+
+
+def test_a_page_may_end_at_a_floor_that_was_told() -> None:
+    history = sound()
+    history.floor = 2
+    del history.store[1]
+    history.steps = [opened(), Told(1.0, "r", "truncated", 2), Paged(1.0, "r", 2), got(3)]
+    assert judge(history) == {}
+
+
+def test_a_watcher_may_begin_at_the_birth_of_a_later_topic() -> None:
+    history = reborn()
+    history.readers["w"] = WHOLE
+    history.steps += [Opened(9.0, "w", 0), Progressed(9.0, "w", 5, "e.5.1"), got(6, 0, reader="w")]
+    assert judge(history) == {}

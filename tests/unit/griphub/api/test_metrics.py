@@ -8,6 +8,7 @@ import jwt
 
 from tests.support.hub_composed import context_of
 from tests.support.hub_memory import MemoryHub
+from tests.support.soft_api import append, ingest, progress, reset
 from tests.unit.griphub.api.cases import run
 
 SECRET: Final = "0123456789abcdef0123456789abcdef"
@@ -87,3 +88,28 @@ def test_subscriptions_are_counted_by_state_and_failures_by_class() -> None:
         assert values["gripproxy_hub_sender_restarts_total"] == "0.0"
 
     run(case, {"hub_key": SECRET})
+
+
+def test_soft_topics_are_counted() -> None:
+    async def case(hub: MemoryHub) -> None:
+        await hub.make("t", store="none")
+        await ingest(hub, "t", progress(1), append("a", 2))
+        await ingest(hub, "t", append("a", 2), progress(2))
+        await ingest(hub, "t", append("b", 2))
+        await hub.request("GET", "/topics/t/watch")
+        await ingest(hub, "t", reset())
+        lines = (await hub.metrics.request("GET", "/metrics")).body.decode().splitlines()
+        values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        for name, value in (
+            ("soft_topics", "1.0"),
+            ("soft_events", "0.0"),
+            ("soft_pieces", "1.0"),
+            ("ingested_events_total", "1.0"),
+            ("ingest_repeated_events_total", "1.0"),
+            ('ingest_refused_total{reason="conflict"}', "1.0"),
+            ('window_resyncs_total{reason="reset"}', "1.0"),
+            ('window_resyncs_total{reason="full"}', "0.0"),
+        ):
+            assert values[f"gripproxy_hub_{name}"] == value, name
+
+    run(case)

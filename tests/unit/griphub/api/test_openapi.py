@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from openapi_spec_validator import validate
 
 from griphub.api import problem as problems
-from griphub.api import query, subscription_body
+from griphub.api import query, soft_query, subscription_body
 from griphub.api.openapi import OPENAPI, openapi_document
 from griphub.api.problem import STATUSES, Problem, problem_bytes
 from griphub.api.publish_body import drafts_of
@@ -51,6 +51,8 @@ def test_every_path_of_the_api_is_described() -> None:
         "/topics": {"get"},
         "/topics/{topic}": {"put", "patch", "get", "delete"},
         "/topics/{topic}/events": {"post", "get"},
+        "/topics/{topic}/watch": {"get"},
+        "/topics/{topic}/ingest": {"post"},
         "/topics/{topic}/events/{cursor}": {"get"},
         "/topics/{topic}/keys/{key}": {"put", "get", "delete"},
         "/topics/{topic}/snapshot": {"get"},
@@ -83,6 +85,9 @@ def parameters(path: str, method: str) -> set[str]:
     [
         ("/topics/{topic}/events", "get", query._READ),
         ("/topics/{topic}/events", "post", query._PUBLISH),
+        ("/topics/{topic}/watch", "get", query._WATCH),
+        ("/topics/{topic}/watch", "get", soft_query._WATCH),
+        ("/topics/{topic}/ingest", "post", soft_query._INGEST),
         ("/topics/{topic}/snapshot", "get", query._SNAPSHOT),
         ("/topics", "get", query._TOPICS),
         ("/topics/{topic}", "put", query._NOTHING),
@@ -137,7 +142,10 @@ def test_topics_have_the_described_form() -> None:
     check("SettingsPatch", {"retention": {"age": None}, "labels": {"a": None}, "progress": None})
     assert fails("Settings", {"retension": {}})
     assert fails("Settings", {"retention": {"age": 0}})
-    assert fails("Settings", {"store": "none"})
+    assert fails("Settings", {"store": "memory"})
+    soft = TopicSettings(store="none", snapshot_url="https://x.example/s")
+    check("Topic", orjson.loads(topic_json(Topic(1, "t", 0, 0, 0, 0, 0, 0, 0, soft), EPOCHS)))
+    check("Settings", settings_document(soft))
 
 
 @pytest.mark.parametrize("name", STATUSES)

@@ -22,6 +22,7 @@ from griphub.api.query import (
     read_query,
     snapshot_query,
     topic_list_query,
+    watch_query,
 )
 from griphub.store.interface import KeyRange
 from griphub.topics.event_text import Representation
@@ -132,6 +133,16 @@ def test_snapshots_have_a_range_and_a_version() -> None:
     assert "unknown parameter 'since'" in refusal(snapshot_query, query(since=T1))
 
 
+def test_watches_have_a_range_and_a_version_and_begin_now() -> None:
+    assert watch_query({}) == ReadQuery(follow=True, newest=True)
+    assert watch_query(query(low="a", version="e.7.99")) == ReadQuery(
+        after="e.7.99", keys=KeyRange("a", None), follow=True, newest=True
+    )
+    assert "is no cursor" in refusal(watch_query, query(version="7"))
+    assert "low must be below" in refusal(watch_query, query(low="b", high="a"))
+    assert "unknown parameter 'after'" in refusal(watch_query, query(after="0"))
+
+
 def test_lists_of_topics_have_a_limit() -> None:
     assert topic_list_query({}) == TopicListQuery("", 100)
     assert topic_list_query(query(after="p/t", limit="1000")) == TopicListQuery("p/t", 1000)
@@ -174,6 +185,7 @@ def test_a_condition_names_a_cursor(value: bytes, cursor: str) -> None:
         (b'"e.5', "is no cursor"),
         (b"\xff", "is no cursor"),
         (b"e.5\0", "is no cursor"),
+        (b'"e.5.99"', "is the cursor of progress"),
         (b"x" * 10**5, "is no cursor"),
     ],
 )
@@ -233,6 +245,21 @@ JSON, SSE, LINES = Representation.POLL, Representation.SSE, Representation.LINES
 def test_the_preferred_media_type_is_chosen(accept: str | None, expected: Representation) -> None:
     headers = [] if accept is None else [(b"accept", accept.encode())]
     assert accepted_representation(headers) is expected
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        (None, Representation.WATCH_LINES),
+        ("*/*", Representation.WATCH_LINES),
+        ("application/*", Representation.WATCH_LINES),
+        ("text/event-stream", Representation.WATCH_SSE),
+        ("application/json, text/*;q=0.1", Representation.WATCH_SSE),
+    ],
+)
+def test_watchers_choose_between_lines_and_event_streams(accept: str | None, expected: Representation) -> None:
+    headers = [] if accept is None else [(b"accept", accept.encode())]
+    assert accepted_representation(headers, watching=True) is expected
 
 
 def test_several_lines_are_one_list() -> None:

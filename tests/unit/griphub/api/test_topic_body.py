@@ -59,7 +59,15 @@ def test_missing_settings_have_defaults(body: bytes) -> None:
         (b'{"retention":{"bytes":"10MB"}}', "retention.bytes='10MB'"),
         (b'{"retention":{"compact":1}}', "retention.compact is a number: expected true or false"),
         (b'{"retention":{"compact":null}}', "retention.compact is null"),
-        (b'{"store":"none"}', "store='none' is not allowed: expected 'disk'"),
+        (b'{"store":"memory"}', "store='memory' is not allowed: expected 'disk' or 'none'"),
+        (b'{"store":"none","retention":{"events":9}}', "a soft topic has no retention"),
+        (b'{"snapshot_url":"https://x/s"}', "snapshot_url has no meaning here"),
+        (b'{"store":"none","snapshot_url":"ftp://x/s"}', "snapshot_url='ftp://x/s' is not allowed"),
+        (b'{"store":"none","snapshot_url":"https://user@x/"}', "without user, spaces and fragment"),
+        (b'{"store":"none","snapshot_url":"https://x/#f"}', "without user"),
+        (b'{"store":"none","snapshot_url":"https://x/\\r\\nA: b"}', "without user"),
+        (b'{"store":"none","snapshot_url":7}', "snapshot_url=7"),
+        (b'{"store":"none","snapshot_url":"https://x/' + b"y" * 2000 + b'"}', "at most 2000"),
         (b'{"store":["disk"]}', "store=an array"),
         (b'{"store":null}', "store=null"),
         (b'{"progress":0.5}', "progress=0.5 is not allowed: expected 1 to 3600 seconds"),
@@ -114,6 +122,15 @@ def test_other_patches_are_refused(patch: bytes, cure: str) -> None:
     with pytest.raises(Problem) as caught:
         patched_settings(WHOLE, patch)
     assert cure in caught.value.detail
+
+
+def test_a_soft_topic_may_name_its_snapshots() -> None:
+    body = b'{"store":"none","snapshot_url":"https://x.example:8443/s?view=1","progress":2}'
+    soft = settings_of_body(body)
+    assert soft == TopicSettings(store="none", snapshot_url="https://x.example:8443/s?view=1", progress=2.0)
+    assert settings_of_body(json.dumps(settings_document(soft)).encode()) == soft
+    assert patched_settings(soft, b'{"snapshot_url":null}') == TopicSettings(store="none", progress=2.0)
+    assert "snapshot_url" not in settings_document(WHOLE)
 
 
 def test_a_topic_is_one_line_of_json() -> None:

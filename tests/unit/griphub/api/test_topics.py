@@ -84,3 +84,25 @@ def test_topics_are_bounded() -> None:
         await hub.make("c")
 
     run(case, {"topics_per_owner_max": "2"})
+
+
+def test_soft_topics_are_bounded_and_of_their_kind_for_ever() -> None:
+    async def case(hub: MemoryHub) -> None:
+        await hub.make("stored")
+        soft = {"store": "none", "snapshot_url": "https://source.example/s"}
+        made = await hub.request("PUT", "/topics/a", soft)
+        assert (made.status, made.json["store"], made.json["snapshot_url"]) == (201, "none", soft["snapshot_url"])
+        assert (await hub.request("GET", "/topics/a")).json["snapshot_url"] == soft["snapshot_url"]
+        patched = await hub.request("PATCH", "/topics/a", {"progress": 2}, MERGE)
+        assert (patched.json["progress"], patched.json["store"]) == (2, "none")
+        for topic, settings in (("a", {}), ("stored", soft)):
+            changed = await hub.request("PUT", f"/topics/{topic}", settings)
+            assert (changed.status, "delete it first" in changed.json["detail"]) == (409, True)
+        await hub.make("b", store="none")
+        full = await hub.request("PUT", "/topics/c", soft)
+        assert (full.status, full.json["limit"], full.json["max"]) == (429, "soft_topics_per_owner_max", 2)
+        assert (await hub.request("PUT", "/topics/a", soft)).status == 200, "one that is there"
+        assert (await hub.request("DELETE", "/topics/b")).status == 204
+        assert (await hub.request("PUT", "/topics/c", soft)).status == 201
+
+    run(case, {"soft_topics_per_owner_max": "2"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from griphub.api.websockets import EVENTS_MAX
+from griphub.api.socket_events import EVENTS_MAX
 from gripproxy.grip.websocket_events import Event, decode, encode
 from tests.support.hub_api import Response
 from tests.support.hub_memory import MemoryHub

@@ -18,11 +18,33 @@ def test_a_cursor_is_read_and_written(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "1", "12", "00", "a", "a.", ".1", "a.-1", "a.1.2", "A.1", "a.1 ", " a.1", "a.1\n", "a.٣", "a" * 33 + ".1"],
+    [
+        "",
+        "1",
+        "12",
+        "00",
+        "a",
+        "a.",
+        ".1",
+        "a.-1",
+        "a.1.",
+        "a.1.2.3",
+        "a.1.-2",
+        "A.1",
+        "a.1 ",
+        " a.1",
+        "a.1\n",
+        "a.٣",
+        "a" * 33 + ".1",
+    ],
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(BadCursor, match="is no cursor: expected"):
         parse_cursor(text)
+
+
+def test_the_cursor_of_progress_is_the_place_of_its_version() -> None:
+    assert parse_cursor("abc123.7.1765000000000000") == Cursor("abc123", 7)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from griphub.topics.event_text import (
     empty_text,
     event_json,
     event_json_of,
+    progress_text,
     render,
     render_events,
     render_text,
@@ -170,7 +171,7 @@ def test_a_report_is_no_event(kind: str, representation: Representation, expecte
 
 def test_only_event_streams_have_a_content_without_an_event() -> None:
     found = {representation: empty_text("new.7", representation) for representation in Representation}
-    assert found.pop(Representation.SSE) == b"id: new.7\n\n"
+    assert found.pop(Representation.SSE) == found.pop(Representation.WATCH_SSE) == b"id: new.7\n\n"
     assert set(found.values()) == {b""}
 
 
@@ -194,3 +195,33 @@ def test_media_types_have_kinds() -> None:
     assert content_kind("application/jsonl") is ContentKind.BINARY
     assert content_kind("text/json") is ContentKind.TEXT
     assert content_kind('text/plain; charset="utf-8"') is ContentKind.TEXT
+
+
+@pytest.mark.parametrize(
+    ("representation", "before", "behind"),
+    [
+        (Representation.WATCH_SSE, b"event: progress\nid: new.7.99\ndata: ", b"\n\n"),
+        (Representation.WATCH_LINES, b"", b"\n"),
+        (Representation.WATCH_WS, b"", b""),
+    ],
+)
+def test_progress_is_one_object_with_a_cursor(representation: Representation, before: bytes, behind: bytes) -> None:
+    text = progress_text(7, "new.7.99", "a", None, representation)
+    assert text.startswith(before)
+    members = text.removeprefix(before).removesuffix(behind)
+    assert json.loads(members) == {
+        "type": "progress",
+        "low": "a",
+        "high": None,
+        "version": "7",
+        "cursor": "new.7.99",
+    }
+    assert text == before + members + behind
+    assert progress_text(7, "new.7.99", "a", None, representation.frame) == text
+
+
+def test_each_form_of_watching_has_the_contents_of_one_of_following() -> None:
+    watching = [form for form in Representation if form.watches]
+    assert [form.frame for form in watching] == [Representation.SSE, Representation.LINES, Representation.WS]
+    assert [form.frame.watching for form in watching] == [form.watching for form in watching] == watching
+    assert all(form.frame is form for form in Representation if not form.watches)

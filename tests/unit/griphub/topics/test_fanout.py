@@ -396,6 +396,123 @@ class TestMoves:
         assert (held.since, held.tail) == (5, 5)
 
 
+class TestProgress:
+    WATCHERS = (Representation.WATCH_SSE, Representation.WATCH_LINES, Representation.WATCH_WS)
+
+    def text(self, item: Item) -> str:
+        """Return an item of progress as ``PREV>ID VERSION``, one of an event as ``PREV>ID``."""
+        content = item.stream.content if item.stream is not None else item.message and item.message.content
+        data = (content or b"").partition(b"data: ")[2] or content or b""
+        progress = json.loads(data) if b"{" in data else {}
+        version = f" {progress['version']}" if progress.get("type") == "progress" else ""
+        return f"{_id(item.prev_id)}>{_id(item.id)}{version}"
+
+    def taken(self, house: House, form: Representation = Representation.WATCH_SSE) -> list[str]:
+        taken, house.published = house.published, []
+        return [self.text(item) for name, item in taken if name.split("/")[1] == form.value]
+
+    def test_it_is_an_item_of_the_chain_behind_the_events(self) -> None:
+        house = House()
+        held = house.follow(WHOLE, *self.WATCHERS)
+        assert house.fanout.progress(held, 99)
+        house.publish("a")
+        assert house.fanout.progress(held, 100)
+        assert house.fanout.progress(held, 101)
+        house.publish("b")
+        chain = ["3>3.99 3", "3.99>4", "4>4.100 4", "4.100>4.101 4", "4.101>5"]
+        published = house.published
+        for form in self.WATCHERS:
+            house.published = list(published)
+            assert self.taken(house, form) == chain
+        assert house.fanout.progressed == 9
+
+    def test_followers_of_the_same_range_do_not_notice_it(self) -> None:
+        house = House()
+        held = house.follow(WHOLE, SSE, POLL, Representation.WATCH_SSE)
+        house.fanout.progress(held, 99)
+        house.publish("a")
+        assert house.take("7/sse/") == ["3>4"]
+        assert (house.fanout.position(held, watching=False), house.fanout.position(held, watching=True)) == ("e.4",) * 2
+
+    def test_scenario_7_it_says_no_more_than_what_was_fanned_out(self) -> None:
+        house = House()
+        held = house.follow(KeyRange("a", "b"), Representation.WATCH_SSE, last=0)
+        house.fanout.add(TOPIC, house.events("a"))
+        house.fanout.add(TOPIC, house.events("z"))
+        assert (house.fanout.version(held), house.fanout.stored) == (3, 5)
+        house.fanout.progress(held, 99)
+        house.fanout.work()
+        house.fanout.progress(held, 100)
+        assert self.taken(house) == ["3>3.99 3", "3.99>4", "4>5.100 5"]
+
+    def test_between_two_turns_each_range_knows_its_own_part(self) -> None:
+        house = House()
+        narrow = house.follow(KeyRange("a", "a\0"), Representation.WATCH_SSE, last=0)
+        whole = house.follow(WHOLE, Representation.WATCH_SSE)
+        quiet = house.follow(KeyRange("y", "z"), Representation.WATCH_SSE, last=0)
+        house.fanout.add(TOPIC, house.events("a", "b"))
+        house.fanout.work(1)
+        assert [house.fanout.version(held) for held in (narrow, whole, quiet)] == [5, 3, 3]
+        late = house.follow(KeyRange("b", "c"), Representation.WATCH_SSE, last=0)
+        assert house.fanout.version(late) == 3
+        house.fanout.work()
+        assert [house.fanout.version(held) for held in (narrow, whole, quiet, late)] == [5] * 4
+
+    def test_it_does_not_fall_within_a_version_that_is_read_in_parts(self) -> None:
+        house = House()
+        held = house.follow(WHOLE, Representation.WATCH_SSE)
+        first, second = house.events("a", "b")
+        house.fanout.add(TOPIC, [first])
+        house.fanout.work()
+        assert (house.fanout.newest, house.fanout.version(held)) == (4, None)
+        assert not house.fanout.progress(held, 99)
+        house.fanout.add(TOPIC, [second])
+        house.fanout.work()
+        assert house.fanout.progress(held, 100)
+        assert self.taken(house) == ["3>4", "4>5", "5>5.100 5"]
+
+    def test_a_part_of_a_version_without_followers_counts_too(self) -> None:
+        house = House()
+        first, second = house.events("a", "b")
+        assert not house.fanout.add(TOPIC, [first])
+        held = house.follow(WHOLE, Representation.WATCH_SSE)
+        assert house.fanout.version(held) is None
+        house.fanout.add(TOPIC, [second])
+        house.fanout.work()
+        assert house.fanout.version(held) == 5
+        house.fanout.add(TOPIC, house.events("a", "b")[:1])
+        house.fanout.work()
+        assert house.fanout.version(held) is None
+        house.fanout.pass_over(9)
+        assert house.fanout.version(held) == 9
+
+    def test_a_position_that_moves_is_one_of_watchers_too(self) -> None:
+        house = House()
+        held = house.follow(KeyRange("a", "b"), Representation.WATCH_SSE, last=0)
+        house.follow(WHOLE)
+        house.fanout.progress(held, 99)
+        house.publish("x")
+        house.fanout.move(held)
+        house.fanout.progress(held, 100)
+        assert self.taken(house) == ["3>3.99 3", "3.99>4", "4>4.100 4"]
+
+    def test_hints_in_place_of_too_many_events_end_the_chain(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(fanout, "WAITING_MAX", 10)
+        house = House()
+        held = house.follow(WHOLE, Representation.WATCH_SSE)
+        house.fanout.progress(held, 99)
+        house.fanout.add(TOPIC, house.events("a"))
+        house.fanout.progress(held, 100)
+        assert self.taken(house) == ["3>3.99 3", ">", "4>4.100 4"]
+
+    def test_an_empty_store_has_progress(self) -> None:
+        house = House()
+        house.fanout.newest = 0
+        held = house.follow(WHOLE, Representation.WATCH_SSE)
+        house.fanout.progress(held, 99)
+        assert self.taken(house) == ["0>0.99 0"]
+
+
 class TestStored:
     def test_events_that_are_expected_count_as_stored(self) -> None:
         house = House()

@@ -66,7 +66,7 @@ def test_a_hint_in_place_of_events_and_one_of_its_own(form: Representation, id: 
     item = read(hint_item(CHANNEL, form, id, previous))
     assert (item.id or b"", item.prev_id or b"") == (id.encode(), previous.encode())
     formats = {SSE: item.stream, LINES: item.stream, WS: item.message, POLL: item.response}
-    hint = formats[form]
+    hint = formats[form.frame]
     assert hint is not None
     assert hint.action == "hint"
     assert sum(each is not None for each in (item.stream, item.message, item.response)) == 1

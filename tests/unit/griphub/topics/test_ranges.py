@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from griphub.store.interface import WHOLE, KeyRange
 from griphub.topics.event_text import Representation
-from griphub.topics.ranges import BadChannel, BadRange, channel_name, contains, key_range, parse_channel
+from griphub.topics.ranges import BadChannel, BadRange, bounds_query, channel_name, contains, key_range, parse_channel
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=60)
 
@@ -130,3 +130,17 @@ def test_other_names_are_no_channels(name: str) -> None:
     with pytest.raises(BadChannel, match="no channel of the hub: expected hub/NUMBER") as caught:
         parse_channel("hub/", name)
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("keys", "query"),
+    [
+        (WHOLE, ""),
+        (KeyRange("a&b", None), "?low=a%26b"),
+        (KeyRange(None, "b\0"), "?high=b%00"),
+        (KeyRange("ä", "b"), "?low=%C3%A4&high=b"),
+    ],
+)
+def test_a_range_as_parameters(keys: KeyRange, query: str) -> None:
+    assert bounds_query(keys, "?") == query
+    assert bounds_query(keys) == query.replace("?", "&")
