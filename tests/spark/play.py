@@ -130,6 +130,7 @@ class Play:
         """Of held ones: the update after a first subscription."""
         self._open = contextlib.ExitStack()
         self._peer = 0
+        self._marked: Client | None = None
 
     def __enter__(self) -> Play:
         return self
@@ -215,7 +216,7 @@ class Play:
 
     def start(self) -> None:
         """Hold the stream that marks are for, and let the reports of what was before go by."""
-        self.hold("marker", "stream", MARKER, 1)
+        _, self._marked = self.hold("marker", "stream", MARKER, 1)
         stats = self.stats
         # If the first ones were not heard, their count may not be either.
         stats.until(lambda: stats.sums["requests"] >= self.requests or time.monotonic() > stats.stirred + QUIET)
@@ -234,6 +235,9 @@ class Play:
         assert stats.sums["requests"] == self.requests, (step, stats.sums, self.requests)
         self.site.publisher.stream(MARKER, "x", id=step)
         stats.until(lambda: step in stats.items)
+        # Told when it is addressed: a client that is closed before it is written would not have it.
+        assert self._marked is not None
+        assert self._marked.data(1) == b"x"
         self.step += 1
 
 
