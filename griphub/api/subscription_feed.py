@@ -151,7 +151,7 @@ class SubscriptionFeed:
         for subscription in subscriptions:
             self._set(subscription)
         while self._end_rights():
-            # They rest before the sender begins.
+            # Subscriptions without rights rest before the sender begins.
             pass
         self.sender.open()
 
@@ -374,7 +374,7 @@ class SubscriptionFeed:
             events: all of them, in order.
         """
         if not self.sender.working:
-            # It reads the store when it begins.
+            # The sender reads the store when it begins.
             return
         sizes = [len(event.data) for event in events]
         if max(sizes) > EVENT_BYTES:

@@ -316,7 +316,7 @@ class Dispatcher:
         courier.delivery.cancel()
         if courier.order is not None:
             if courier.request is None:
-                # It waits for its repetition.
+                # The request waits for its repetition.
                 self._end(courier)
             else:
                 self._sleep(courier, self._now() + CANCEL_WAIT)

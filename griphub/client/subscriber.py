@@ -485,7 +485,7 @@ class Subscriber:
         if isinstance(outcome, Subscribed):
             self._rights = outcome.rights
         elif not isinstance(outcome, Failed):
-            # It rests and cannot begin again: a poll finds that, or without polls a new subscription.
+            # A subscription that rests cannot begin again here: a poll finds that, or without polls a new subscription.
             self._apply(self._state.wake(self._now()))
             return
         self._set_remake_timer(None if isinstance(outcome, Subscribed) else REMAKE_FAILED)

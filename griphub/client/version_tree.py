@@ -87,7 +87,7 @@ class Node(Generic[V]):
         self.key = key
         self.cells = cells
         self.right = right
-        # The same for both sides, in two pieces: a change of one key makes as many nodes as the tree is deep.
+        # One piece for each side: a change of one key makes as many nodes as the tree is deep.
         first = cells[0]
         count, newest, size = 1, first.version, NODE_SIZE + len(key) + first.size
         old = newest if first.value is None else NEVER

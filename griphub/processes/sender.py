@@ -248,7 +248,7 @@ class SenderProcess:
             size: bytes of their contents.
         """
         if self._state is not _State.WORKING:
-            # It reads the store when it begins.
+            # The sender reads the store when it begins.
             return
         size += ROW_BYTES * len(rows)
         if self._events_size + size > EVENTS_BYTES:

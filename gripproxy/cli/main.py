@@ -31,7 +31,7 @@ COMMANDS: Final = {
     "reload": "replace the processes of the running service, without losing a client",
     "top": "show live what happens, from the stats socket, Pushpin's too",
     "check": "check the configuration and the routes, and print what each route does",
-    "hub": "run the hub by itself; hub topics, publish, read, follow, snapshot: work with a running one",
+    "hub": "run the hub by itself; hub topics, publish, read, …: work with a running one",
     "hub-store": "check, vacuum, back up, restore, export or import the store of the hub",
 }
 
