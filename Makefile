@@ -17,7 +17,7 @@ WAITING := -n $(if $(filter auto,$(JOBS)),$(shell echo $$((3 * $$(getconf _NPROC
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install dev run flask django reliable news watch two-services chat-express chat-python quick cover test unit e2e faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark test-postgresql autobahn autobahn-limits bench bench-smoke bench-hub clean
+.PHONY: help install dev run flask django reliable news watch sharded-cache replica two-services work-queues fan-out chat-express chat-python quick cover test unit e2e faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark test-postgresql autobahn autobahn-limits bench bench-smoke bench-hub clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,8 +81,20 @@ news: $(STAMPS)/install ## a publisher and two subscribers by callback, with los
 watch: $(STAMPS)/install ## a live table in a browser that survives resync, with its topic trimmed under it, on the hub
 	@$(BIN)/python examples/start.py watch $(ARGS)
 
+sharded-cache: $(STAMPS)/install ## keys that stay stale in a cache invalidated by pubsub, and none in one that watches: ends with a verdict
+	@$(BIN)/python examples/start.py sharded-cache $(ARGS)
+
+replica: $(STAMPS)/install ## states that never were in a replica applied in parallel, and none in one that watches: ends with a verdict
+	@$(BIN)/python examples/start.py replica $(ARGS)
+
 two-services: $(STAMPS)/install ## two services that follow each other by mailboxes of their own, without a proxy
 	@$(BIN)/python examples/two_services/run.py $(ARGS)
+
+work-queues: $(STAMPS)/install ## a queue of steps loses to its late workers, a watch of the desired state does not, on the hub
+	@$(BIN)/python examples/start.py work-queues $(ARGS)
+
+fan-out: $(STAMPS)/install ## a consumer away for too long, and a busy key: a broker's stream and a watch, on the hub
+	@$(BIN)/python examples/start.py fan-out $(ARGS)
 
 chat-express: $(STAMPS)/install examples/chat_express/node_modules/.stamp ## a chat over WebSockets with Express (apt: nodejs npm)
 	@$(BIN)/python examples/start.py chat-express $(ARGS)

@@ -1,10 +1,13 @@
 """Start an example with one command: its backend, and gripproxy in front of it.
 
-    python examples/start.py demo      (or flask, django, reliable, news, watch, chat-express, chat-python)
+    python examples/start.py demo      (--help lists the others)
 
 A backend is an ordinary web server. It learns from the environment where to listen (``PORT``) and where and with which
 key to reach gripproxy (``GRIP_URL`` over HTTP, ``GRIP_ZMQ_URL`` over ZeroMQ); everything else is the example's own.
 Ctrl-C ends both, gripproxy first, so that clients get a proper end of their response.
+
+A command may also be a program that ends by itself, with a verdict: it is started when the hub answers, which it finds
+by ``HUB_URL``, and its exit status is that of this command. Options unknown here are its own, as ``--seconds``.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from typing import NoReturn
 HERE = pathlib.Path(__file__).resolve().parent
 START_TIMEOUT = 20.0  # seconds until both ports must answer
 STOP_TIMEOUT = 10.0  # seconds until a process that was told to end is killed
+PROGRAM = "the program"  # name of the one process that may end by itself
 
 CONF = """\
 [global]
@@ -36,7 +40,7 @@ rundir={folder}/run
 
 [runner]
 http_port={address}:{port}
-log_level=2
+log_level={log_level}
 
 [proxy]
 routesfile={folder}/routes
@@ -77,6 +81,8 @@ class Example:
     """Whether there is a hub at /hub/, with a store in the temporary folder and without access control."""
     callbacks: bool = False
     """Whether the hub pushes to programs on this machine, whose owners have tokens; ``HUB_KEY`` signs them."""
+    verdict: bool = False
+    """Whether the command is no web server, but a program that ends by itself. Its exit status is the verdict."""
 
 
 CHAT = """\
@@ -158,6 +164,42 @@ EXAMPLES = {
                         .venv/bin/gripproxy hub follow table --after 0""",
         hub=True,
     ),
+    "sharded-cache": Example(
+        ("sharded_cache/run.py",),
+        """\
+Cache servers of two kinds have the keys of a topic at http://localhost:{port}/hub, and an auto-sharder moves ranges of
+keys between them. One kind drops a key when it gets the message that it has changed; the other one watches.""",
+        hub=True,
+        verdict=True,
+    ),
+    "work-queues": Example(
+        ("work_queues/run.py",),
+        """\
+Releases are brought to twelve machines by three crews of workers that die and stand still: two take the changes of
+the desired state for steps of a queue, and acknowledge first or last; the third one watches desired and actual state.
+  the hub in a shell    export GRIPPROXY_HUB_URL=http://localhost:{port}/hub
+                        .venv/bin/gripproxy hub follow actual-watch --after 0""",
+        hub=True,
+        verdict=True,
+    ),
+    "replica": Example(
+        ("replica/run.py",),
+        """\
+Groups and documents are in a topic at http://localhost:{port}/hub, and two replicas of it are applied by workers in
+parallel. One consumes a stream of events, the other one watches. Readers look at both for a state that never was.""",
+        hub=True,
+        verdict=True,
+    ),
+    "fan-out": Example(
+        ("fan_out/run.py",),
+        """\
+The stock of a shop's articles goes to a broker and to the hub. First a consumer of each is away for longer than events
+are retained; then one article changes faster than its changes can be worked off.
+  the hub in a shell    export GRIPPROXY_HUB_URL=http://localhost:{port}/hub
+                        .venv/bin/gripproxy hub snapshot stock""",
+        hub=True,
+        verdict=True,
+    ),
     "chat-express": Example(("chat_express/app.mjs",), CHAT.replace("{channel}", "chat-express"), target=",over_http"),
     "chat-python": Example(("chat_python/app.py",), CHAT.replace("{channel}", "chat-python"), target=",over_http"),
 }
@@ -178,8 +220,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sub-port", type=int, default=5562, help="ZeroMQ SUB port (default %(default)s)")
     parser.add_argument("--command-port", type=int, default=5563, help="ZeroMQ REP port (default %(default)s)")
     parser.add_argument("--backend-port", type=int, default=8000, help="port of the backend (default %(default)s)")
-    options = vars(parser.parse_args(argv))
+    known, others = parser.parse_known_args(argv)
+    options = vars(known)
     example = EXAMPLES[options.pop("example")]
+    if others and not example.verdict:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
 
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, _stop)
@@ -187,9 +232,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="gripproxy-") as folder:
             try:
-                _start(example, options, pathlib.Path(folder), children)
-                print(f"\nRunning. Try:\n\n{example.about.format(**options)}\n\nCtrl-C ends it.\n", flush=True)
-                _wait(children)
+                environment = _configure(example, options, pathlib.Path(folder))
+                command = _command(example, options)
+                if not example.verdict:
+                    _spawn("the backend", command, environment, children)
+                    _wait_for_port("the backend", children["the backend"], int(options["backend_port"]))
+                _start_gripproxy(example, options, pathlib.Path(folder), environment, children)
+                heading = "" if example.verdict else "Running. Try:\n\n"
+                print(f"\n{heading}{example.about.format(**options)}\n\nCtrl-C ends it.\n", flush=True)
+                if example.verdict:
+                    _spawn(PROGRAM, [*command, *others], environment, children)
+                return _wait(children)
             finally:
                 for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                     signal.signal(name, signal.SIG_IGN)
@@ -211,42 +264,60 @@ def _stop(_number: int, _frame: object) -> NoReturn:
     raise Stop
 
 
-def _start(
-    example: Example, options: dict[str, int | str], folder: pathlib.Path, children: dict[str, subprocess.Popen[bytes]]
-) -> None:
-    for name in ("port", "control_port", "backend_port"):
+def _configure(example: Example, options: dict[str, int | str], folder: pathlib.Path) -> dict[str, str]:
+    """Write config and routes files; returns the environment of the example's command."""
+    for name in ("port", "control_port") if example.verdict else ("port", "control_port", "backend_port"):
         _check_free(int(options[name]), "--" + name.replace("_", "-"))
     key = secrets.token_urlsafe(32)  # of this run: no other process can sign requests to the backend with it
     hub_key = secrets.token_urlsafe(32)
     conf = CONF + (HUB_CONF if example.hub else "") + (CALLBACKS_CONF if example.callbacks else "")
-    (folder / "gripproxy.conf").write_text(conf.format(folder=folder, key=key, hub_key=hub_key, **options))
-    routes = f"* 127.0.0.1:{options['backend_port']}{example.target}\n"
+    # Lines of each request would bury those of the program.
+    levels = {"log_level": 1 if example.verdict else 2}
+    (folder / "gripproxy.conf").write_text(conf.format(folder=folder, key=key, hub_key=hub_key, **levels, **options))
+    routes = "" if example.verdict else f"* 127.0.0.1:{options['backend_port']}{example.target}\n"
     (folder / "routes").write_text(routes + "*,path_beg=/hub/ hub\n" if example.hub else routes)
     environment = os.environ | {
         "PORT": str(options["backend_port"]),
         "GRIP_URL": f"http://127.0.0.1:{options['control_port']}?iss=gripproxy&key={key}",
         "GRIP_ZMQ_URL": f"tcp://127.0.0.1:{options['command_port']}",
     }
+    if example.hub:
+        environment |= {"HUB_URL": f"http://127.0.0.1:{options['port']}/hub"}
     if example.callbacks:
-        environment |= {"HUB_URL": f"http://127.0.0.1:{options['port']}/hub", "HUB_KEY": hub_key}
+        environment |= {"HUB_KEY": hub_key}
+    if example.verdict:
+        environment |= {"PYTHONUNBUFFERED": "1"}  # each line is shown when it is printed, in a pipe too
+    return environment
+
+
+def _command(example: Example, options: dict[str, int | str]) -> list[str]:
     script, *arguments = [part.format(**options) for part in example.command]
     program = "node" if script.endswith(".mjs") else sys.executable
     if shutil.which(program) is None:
         raise Failed(f"{program} not found: apt-get install nodejs npm")
-    commands = {
-        "the backend": ([program, str(HERE / script), *arguments], int(options["backend_port"])),
-        "gripproxy": (
-            [sys.executable, "-m", "gripproxy", "--config", str(folder / "gripproxy.conf")],
-            int(options["port"]),
-        ),
-    }
-    for name, (command, port) in commands.items():
-        # A session of its own: Ctrl-C in the terminal then reaches only this process, which ends the others in order.
-        children[name] = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
-        _wait_for_port(name, children[name], port)
-    _wait_for_port("gripproxy", children["gripproxy"], int(options["control_port"]))
+    return [program, str(HERE / script), *arguments]
+
+
+def _start_gripproxy(
+    example: Example,
+    options: dict[str, int | str],
+    folder: pathlib.Path,
+    environment: dict[str, str],
+    children: dict[str, subprocess.Popen[bytes]],
+) -> None:
+    command = [sys.executable, "-m", "gripproxy", "--config", str(folder / "gripproxy.conf")]
+    _spawn("gripproxy", command, environment, children)
+    for port in ("port", "control_port"):
+        _wait_for_port("gripproxy", children["gripproxy"], int(options[port]))
     if example.hub:
         _wait_for_hub(f"http://127.0.0.1:{options['port']}/hub/topics")
+
+
+def _spawn(
+    name: str, command: list[str], environment: dict[str, str], children: dict[str, subprocess.Popen[bytes]]
+) -> None:
+    # A session of its own: Ctrl-C in the terminal then reaches only this process, which ends the others in order.
+    children[name] = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
 def _check_free(port: int, option: str) -> None:
@@ -287,11 +358,14 @@ def _wait_for_hub(url: str) -> None:
         time.sleep(0.1)
 
 
-def _wait(children: dict[str, subprocess.Popen[bytes]]) -> NoReturn:
+def _wait(children: dict[str, subprocess.Popen[bytes]]) -> int:
+    """Wait until a process ends; returns the exit status of a program. No other may end."""
     pid, status = os.wait()
     for name, child in children.items():
         if child.pid == pid:
             child.returncode = os.waitstatus_to_exitcode(status)
+            if name == PROGRAM and child.returncode >= 0:
+                return child.returncode
             raise Failed(f"{name} ended by itself with exit status {child.returncode}")
     raise Failed(f"an unknown process {pid} ended")
 

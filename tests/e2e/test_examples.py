@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from examples.start import EXAMPLES
 from tests.support.ports import free_ports
 from tests.support.service import ROOT, Service, alive, descendants, running
 from tests.wire.wirekit import Client, Response, Silence
@@ -331,3 +332,40 @@ def test_each_run_has_a_key_of_its_own() -> None:
             assert "changeme" not in example.service.log
             keys.add(key)
     assert len(keys) == 2
+
+
+# --- programs that end by themselves --------------------------------------------------------------------------------
+
+
+def test_an_option_that_is_unknown_is_refused_unless_a_program_may_have_it() -> None:
+    command = [*Example("demo").command, "--seconds", "1"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 2
+    assert "unrecognized arguments: --seconds 1" in result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_program_that_is_ended_gives_no_verdict(number: signal.Signals) -> None:
+    """Ctrl-C ends all without a verdict; a program that is killed is a failure, with its message."""
+    example = Example("replica")
+    with running([*example.command, "--seconds", "600"], example.port, example.control_port) as service:
+        service.wait_for_log(r"\d s +\d+ steps")
+        if number is signal.SIGINT:
+            assert service.stop(number) == 0  # fails by itself if a process is left
+            return
+        pids = {pid: pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(service.process.pid)}
+        (program,) = (pid for pid, words in pids.items() if b"replica/run.py" in words)
+        os.kill(program, number)
+        service.process.wait(60)
+        log = service.log
+        assert service.stop() == 1  # fails by itself if a process is left
+        assert "the program ended by itself with exit status -9" in log
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_each_example_has_a_command_and_a_row(name: str) -> None:
+    target = "run" if name == "demo" else name
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(rf"(?m)^{target}: .* ## .+\n\t@\$\(BIN\)/python examples/start.py {name} \$\(ARGS\)$", makefile)
+    assert re.search(rf"(?m)^\.PHONY: (.* )?{target}( |$)", makefile)
+    assert f"| `make {target}` | " in (ROOT / "examples/README.md").read_text()

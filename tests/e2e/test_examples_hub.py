@@ -10,6 +10,7 @@ import re
 import select
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -65,7 +66,7 @@ def test_what_the_page_about_watching_shows(demo: Example, tmp_path: pathlib.Pat
     """Each command of docs/watch.md shows the lines printed below it."""
     with Shell(tmp_path, {":7999": f":{demo.port}"}) as shell:
         blocks = transcripts("docs/watch.md")
-        assert len(blocks) == 3
+        assert len(blocks) == 4
         for command, shown in (step for block in blocks for step in block):
             shell.type(command)
             shell.wait_for(shown)
@@ -158,6 +159,37 @@ def test_the_programs_of_the_page_about_watching(demo: Example, tmp_path: pathli
         child.communicate()
 
 
+def test_the_programs_of_the_page_about_soft_topics(demo: Example, tmp_path: pathlib.Path) -> None:
+    """The Python programs read the source, and go on with the changes that the hub has."""
+    (program,) = blocks_of("python", "docs/soft-topics.md")
+    url = f"http://127.0.0.1:{demo.port}/hub"
+    topic = "programs"
+    program = program.replace('"shelf"', f'"{topic}"')
+    demo.ask("PUT", f"/hub/topics/{topic}", '{"store":"none","progress":1}')
+    lines = '{"progress":{"version":"42"}}\n{"append":{"key":"apple","version":"43","data":5}}\n'
+    ingest(f"{url}/topics/{topic}/ingest", lines)
+    (tmp_path / "read.py").write_text(f"import asyncio\n{program}\nasyncio.run(read({url!r}))\n")
+    command = [sys.executable, str(tmp_path / "read.py")]
+    shown = subprocess.run(command, cwd=ROOT, timeout=60, check=True, env=environment(), capture_output=True).stdout
+    assert shown.startswith(b"at version ")
+    assert shown.endswith(b".42 {'apple': {'n': 3}}\n")
+    (tmp_path / "watch.py").write_text(f"import asyncio\n{program}\nasyncio.run(watch({url!r}))\n")
+    command = [sys.executable, "-u", str(tmp_path / "watch.py")]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, cwd=ROOT, env=environment())
+    try:
+        assert child.stdout is not None
+        for expected in (b"Snapshot(", b"Progress(", b"Change("):
+            line = b""
+            while not line.startswith(expected):
+                assert select.select([child.stdout], [], [], 60)[0], expected
+                line = child.stdout.readline()
+            if expected == b"Progress(":
+                ingest(f"{url}/topics/{topic}/ingest", '{"progress":{"version":"43"}}\n')
+    finally:
+        child.kill()
+        child.communicate()
+
+
 def test_the_program_of_the_page_about_mailboxes(demo: Example, tmp_path: pathlib.Path) -> None:
     """The Python program prints the events of its topics."""
     (program,) = blocks_of("python", "docs/mailboxes.md")
@@ -184,6 +216,13 @@ def test_the_program_of_the_page_about_mailboxes(demo: Example, tmp_path: pathli
     finally:
         child.kill()
         child.communicate()
+
+
+def ingest(url: str, lines: str) -> None:
+    """Give lines to a soft topic."""
+    request = urllib.request.Request(url, lines.encode(), {"Content-Type": "application/x-ndjson"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert answer.status == 200
 
 
 def environment() -> dict[str, str]:
