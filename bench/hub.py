@@ -5,7 +5,7 @@
     .venv/bin/python bench/hub.py --folder /srv/x --seconds 10 # on another disk, and longer
     .venv/bin/python bench/hub.py --smoke                      # whether it works: its figures mean nothing
 
-Parts: publish, batch, history, fanout, memory, maintenance, callbacks, mailboxes.
+Parts: publish, batch, history, fanout, memory, maintenance, callbacks, mailboxes, watch, snapshot, ingest.
 docs/hub-performance.md describes them. Peers are those that the distribution has installed; each runs on free ports, in
 a folder of its own, and is ended.
 """
@@ -28,16 +28,26 @@ sys.path.insert(0, str(ROOT))
 
 from bench.compare import RUN, SIGNALS, chosen, machine, stop  # noqa: E402
 from bench.hub_callbacks import callbacks  # noqa: E402
+from bench.hub_ingest import ingest  # noqa: E402
 from bench.hub_mailboxes import mailboxes  # noqa: E402
 from bench.hub_parts import FULL, SMOKE, STORE_PARTS, Bench, Scale  # noqa: E402
 from bench.hub_peers import PEERS  # noqa: E402
+from bench.hub_snapshots import snapshots  # noqa: E402
 from bench.hub_table import Part, Row  # noqa: E402
+from bench.hub_watch import watch  # noqa: E402
 from bench.programs import BenchError, build  # noqa: E402
 from bench.table import figure  # noqa: E402
 
 __all__ = ["PARTS", "arguments", "main", "problems", "scale_of"]
 
-PARTS = {**STORE_PARTS, "callbacks": callbacks, "mailboxes": mailboxes}
+PARTS = {
+    **STORE_PARTS,
+    "callbacks": callbacks,
+    "mailboxes": mailboxes,
+    "watch": watch,
+    "snapshot": snapshots,
+    "ingest": ingest,
+}
 """All parts, by name."""
 
 

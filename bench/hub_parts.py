@@ -9,6 +9,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from bench import items
 from bench.hub_disk import Disk
@@ -22,7 +23,7 @@ from bench.processes import settled
 from bench.programs import BenchError
 from bench.targets import Wish
 
-__all__ = ["FULL", "SMOKE", "STORE_PARTS", "Bench", "Scale"]
+__all__ = ["FULL", "ITEM", "SMOKE", "SSE", "STORE_PARTS", "WARM", "WINDOW", "Bench", "Scale", "checked", "held"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,15 @@ class Scale:
         mailboxes: under a load of messages; there is a row with ten times as many as well.
         messages: a second for all mailboxes.
         keys: that each mailbox follows, where there are many.
-        settle: greatest wait for the memory to change no more, in seconds.
+        watchers: of ranges, each of its own; so many as well of the whole topic, for their memory.
+        watched: events a second, each in the ranges of some of them.
+        audience: clients that all get the same events.
+        wave: events that they get at once.
+        snapshot: keys of the topic whose snapshot is read.
+        ingested: events a second of a soft topic.
+        late: requests of watchers below the floor, within a second.
+        live: watchers that get events meanwhile.
+        settle: greatest wait for the memory to change no more, and that before events to many watchers, in seconds.
         peers: whether peers are measured.
         keep: whether all rows have the same running service, instead of a fresh one each.
     """
@@ -67,6 +76,14 @@ class Scale:
     mailboxes: int = 200
     messages: int = 50_000
     keys: int = 1000
+    watchers: int = 10_000
+    watched: int = 1000
+    audience: int = 5000
+    wave: int = 40
+    snapshot: int = 500_000
+    ingested: int = 20_000
+    late: int = 20_000
+    live: int = 100
     settle: float = 3.0
     peers: bool = True
     keep: bool = False
@@ -89,6 +106,14 @@ SMOKE = Scale(
     mailboxes=20,
     messages=1000,
     keys=100,
+    watchers=100,
+    watched=100,
+    audience=100,
+    wave=5,
+    snapshot=3000,
+    ingested=5000,
+    late=200,
+    live=10,
     settle=0.5,
     peers=False,
     keep=True,
@@ -218,10 +243,18 @@ def _posted(bench: Bench, poster: Poster, *, rate: int = 0) -> Posted:
     """
     with contextlib.closing(poster):
         poster.post(seconds=min(WARM, bench.scale.seconds), rate=rate)
-        return _checked(poster.post(seconds=bench.scale.seconds, rate=rate))
+        return checked(poster.post(seconds=bench.scale.seconds, rate=rate))
 
 
-def _checked(posted: Posted) -> Posted:
+def checked(posted: Posted) -> Posted:
+    """Return the report of a publisher, which must not be one of refusals.
+
+    Args:
+        posted: the report.
+
+    Raises:
+        BenchError: one of a hundred was refused, or none taken.
+    """
     if not posted.taken or posted.refused > 0.01 * posted.taken:
         raise BenchError(f"of {posted.taken + posted.refused} publishes {posted.refused} were refused")
     return posted
@@ -333,7 +366,7 @@ def _publishes_beside(
             if pace:
                 read = History(site.port, PREFIX + path).read(rate=pace, seconds=scale.seconds)
                 figures[columns[0]] = read.rate
-            posted = _checked(poster.posted())
+            posted = checked(poster.posted())
         quantile = posted.latencies.quantile
         values = (posted.rate, quantile(0.5), quantile(0.99))
         bench.row(name, figures | dict(zip(columns[1:], values, strict=True)), _refused(posted))
@@ -378,7 +411,7 @@ def _sender(site: HubProxy, stack: contextlib.ExitStack, path: str) -> Callable[
     if path:
         poster = site.poster(path, ITEM.encode(), connections=1)
         stack.callback(poster.close)
-        return lambda: _checked(poster.post(1)).start
+        return lambda: checked(poster.post(1)).start
     publisher = site.publisher("stream", way="http")
     stack.callback(publisher.close)
     return lambda: publisher.send(1).start
@@ -415,18 +448,34 @@ def memory(bench: Bench) -> None:
         name = "follower of a topic" if hub else "plain stream"
         with bench.measuring(name), bench.site() as site:
             path = site.topic("held") if hub else ""
-            with contextlib.closing(_crowd(site, path)) as crowd:
-                crowd.open(20, window=WINDOW)
-            settled(site.memory, most=scale.settle)
-            before = site.memory_by_role()
-            with contextlib.closing(_crowd(site, path)) as crowd:
-                crowd.open(scale.held, window=WINDOW)
-                settled(site.memory, most=scale.settle)
-                after = site.memory_by_role()
-                held = crowd.held
-            grown = {key: (after[key] - before.get(key, 0)) / held for key in after}
-            parts = (grown.get("worker", 0.0), grown.get("handler", 0.0), grown.get("hub", 0.0))
-            bench.row(name, dict(zip(columns, (sum(grown.values()), *parts), strict=True)))
+            with held(partial(_crowd, site, path), scale.held, site.memory_by_role, scale.settle) as (_, grown):
+                parts = (grown.get("worker", 0.0), grown.get("handler", 0.0), grown.get("hub", 0.0))
+                bench.row(name, dict(zip(columns, (sum(grown.values()), *parts), strict=True)))
+
+
+@contextlib.contextmanager
+def held(
+    make: Callable[[], Crowd], number: int, memory: Callable[[], Mapping[str, int]], settle: float
+) -> Iterator[tuple[Crowd, dict[str, float]]]:
+    """Clients that are held, and the memory that each of them takes, after twenty have come and gone.
+
+    Args:
+        make: returns clients to be.
+        number: of them.
+        memory: returns the memory of processes by their roles, in KB.
+        settle: greatest wait for it to change no more, in seconds.
+
+    Yields:
+        The clients, and the KB of each, by roles.
+    """
+    with contextlib.closing(make()) as crowd:
+        crowd.open(20, window=WINDOW)
+    settled(lambda: sum(memory().values()), most=settle)
+    before = memory()
+    with contextlib.closing(make()) as crowd:
+        crowd.open(number, window=WINDOW)
+        settled(lambda: sum(memory().values()), most=settle)
+        yield crowd, {key: (value - before.get(key, 0)) / crowd.held for key, value in memory().items()}
 
 
 # --- maintenance of the store

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bench.hub_load import KEY, SIZE, Poster, request
+from bench.load import Crowd
 from bench.ports import free_ports
-from bench.processes import dying_with_parent
+from bench.processes import below, cpu_seconds, dying_with_parent, pss_kb
 from bench.programs import BenchError
 from bench.targets import run_output
 
@@ -135,6 +136,14 @@ class Peer(abc.ABC):
         """Name of the user that the server runs as; None: that of the benchmark."""
         return None
 
+    def memory(self) -> int:
+        """Return its memory, in KB."""
+        return 0 if self._process is None else pss_kb(below([self._process.pid]))
+
+    def cpu(self) -> float:
+        """Return its processor time so far, in seconds."""
+        return 0.0 if self._process is None else cpu_seconds(below([self._process.pid]))
+
     def stop(self) -> None:
         """End the server."""
         process, self._process = self._process, None
@@ -208,13 +217,26 @@ class Etcd(Peer):
         }
         return ["etcd", *(f"--{key}={value}" for key, value in options.items())]
 
-    def measure(self, seconds: float, connections: int) -> Measured:
+    def poster(self, size: int, connections: int) -> Poster:
+        """Return a program that puts values, to be closed.
+
+        Args:
+            size: of a value, in bytes.
+            connections: on each one request at a time.
+        """
         # "a2V5" is base64 of "key"; the eight characters of a key's place are base64 of something else.
-        value = base64.b64encode(b"x" * SIZE).decode()
+        value = base64.b64encode(b"x" * size).decode()
         body = f'{{"key":"a2V5{KEY}","value":"{value}"}}'
         message = request("/v3/kv/put", body.encode(), content_type="application/json")
-        poster = Poster(self.programs, self.port, message, connections=connections)
-        with contextlib.closing(poster):
+        return Poster(self.programs, self.port, message, connections=connections)
+
+    def watchers(self) -> Crowd:
+        """Return watchers to be, of all keys of ``poster``, which count its values; to be closed."""
+        body = '{"create_request":{"key":"a2V5","range_end":"a2V6"}}'
+        return Crowd(self.programs, self.port, "stream", "/v3/watch", body=body, text="mod_revision")
+
+    def measure(self, seconds: float, connections: int) -> Measured:
+        with contextlib.closing(self.poster(SIZE, connections)) as poster:
             poster.post(connections, seconds=10)
             posted = poster.post(seconds=seconds)
         if posted.refused:

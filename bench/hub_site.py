@@ -9,14 +9,15 @@ import pathlib
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from bench.hub_load import Posted, Poster, batch, request
 from bench.processes import cpu_seconds, pss_kb
 from bench.programs import BenchError
 from bench.targets import GripProxy, Wish
 
-__all__ = ["KEY", "PREFIX", "HubProxy", "role"]
+__all__ = ["KEY", "PREFIX", "HubProxy", "processors", "role", "watch_of"]
 
 PREFIX = "/hub"
 """Path under which the route has the hub."""
@@ -59,8 +60,9 @@ class HubProxy(GripProxy):
         config = self.folder / "gripproxy.conf"
         lines = (
             f"[hub]\nstore={self.store}\nhub_anonymous=all\nhub_sync=full\nhub_key={KEY}\ncallback_allow=127.0.0.0/8\n"
-            # One owner has all mailboxes that are measured.
+            # One owner has all mailboxes and ranges that are measured.
             "mailboxes_per_owner_max=20000\nkeys_per_owner_max=5000000\n"
+            "ranges_per_topic_max=20000\nranges_per_owner_max=20000\n"
         )
         if self._make_certificate():
             lines += "callback_ca=callback.crt\n"
@@ -105,12 +107,13 @@ class HubProxy(GripProxy):
                 return str(path)
         raise BenchError(f"the hub has no socket in {self.folder}")
 
-    def topic(self, name: str, *, events: int | None = None) -> str:
+    def topic(self, name: str, *, events: int | None = None, soft: bool = False) -> str:
         """Make a new topic, and return the path of its events behind the prefix.
 
         Args:
             name: first part of its name.
             events: how many are retained; None for all.
+            soft: whether its events are those of another store.
 
         Raises:
             BenchError: the hub refuses it.
@@ -119,7 +122,8 @@ class HubProxy(GripProxy):
         name = f"{name}-{self._topics}"
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         with contextlib.closing(connection):
-            body = json.dumps({"retention": {"events": events}} if events else {})
+            settings = ({"retention": {"events": events}} if events else {}) | ({"store": "none"} if soft else {})
+            body = json.dumps(settings)
             connection.request("PUT", f"{PREFIX}/topics/{name}", body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             text = answer.read()
@@ -150,12 +154,31 @@ class HubProxy(GripProxy):
         message = request(path if direct else PREFIX + path, body, content_type=content_type)
         return Poster(self.programs, self.socket if direct else self.port, message, connections=connections, keys=keys)
 
-    def fill(self, path: str, number: int) -> Posted:
+    def document(self, path: str) -> Any:
+        """Return a document of the hub.
+
+        Args:
+            path: behind the prefix.
+
+        Raises:
+            BenchError: the answer is not 200.
+        """
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        with contextlib.closing(connection):
+            connection.request("GET", PREFIX + path, headers={"Accept": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read()
+        if answer.status != 200:
+            raise BenchError(f"GET {path} was answered with {answer.status}: {text[:300]!r}")
+        return json.loads(text)
+
+    def fill(self, path: str, number: int, *, keys: int = 0) -> Posted:
         """Publish events in large batches.
 
         Args:
             path: as ``topic`` has it.
             number: of events; a multiple of FILL_BATCH, or fewer.
+            keys: number of different keys, in turn; 0 for events without.
 
         Returns:
             The report of the batches.
@@ -165,8 +188,10 @@ class HubProxy(GripProxy):
         """
         each = min(number, FILL_BATCH)
         count = number // each
-        body = batch(each, keys=False)
-        poster = self.poster(path, body, connections=FILL_CONNECTIONS, content_type="application/json", direct=True)
+        body = batch(each, keys=keys > 0)
+        poster = self.poster(
+            *(path, body), connections=FILL_CONNECTIONS, content_type="application/json", direct=True, keys=max(1, keys)
+        )
         with contextlib.closing(poster):
             posted = poster.post(count, seconds=600)
         if posted.taken != count:
@@ -176,6 +201,10 @@ class HubProxy(GripProxy):
     def memory_by_role(self) -> dict[str, int]:
         """Return the memory of the processes, in KB, added up by their roles."""
         return {name: pss_kb(pids) for name, pids in self._pids_by_role().items()}
+
+    def cpu_by_role(self) -> dict[str, float]:
+        """Return the processor time of the processes, in seconds, added up by their roles."""
+        return {name: cpu_seconds(pids) for name, pids in self._pids_by_role().items()}
 
     def cpu_of(self, name: str) -> float:
         """Return the processor time of the processes with a role, in seconds.
@@ -208,3 +237,26 @@ def role(words: Iterable[str]) -> str:
             if word == name or word.endswith(f".{name}"):
                 return name
     return "runner"
+
+
+def watch_of(path: str, query: str = "") -> str:
+    """Return the path of watches behind the prefix.
+
+    Args:
+        path: of the events of the topic.
+        query: of the watch, with its question mark.
+    """
+    return f"{path.removesuffix('/events')}/watch{query}"
+
+
+def processors(before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> str:
+    """Return a text about the processors that were taken, by roles.
+
+    Args:
+        before: processor time of each role, in seconds.
+        after: the same later.
+        seconds: time between.
+    """
+    shares = {name: (after[name] - before.get(name, 0.0)) / seconds for name in after}
+    used = sorted(((share, name) for name, share in shares.items() if share >= 0.01), reverse=True)
+    return "CPU: " + ", ".join(f"{name.removesuffix('_process')} {share:.2f}" for share, name in used)

@@ -16,15 +16,15 @@ SIZE = 100
 """Bytes of a message's content."""
 
 
-def content(kind: str) -> str:
-    """The content of a message for ``stream`` or ``ws``."""
-    return MARK + "x" * (SIZE - len(MARK)) + ("" if kind == "ws" else "\n")
+def content(kind: str, size: int = SIZE) -> str:
+    """The content of a message for ``stream`` or ``ws``, with ``size`` bytes before its end."""
+    return MARK + "x" * (size - len(MARK)) + ("" if kind == "ws" else "\n")
 
 
-def item(kind: str, *, ids: bool = False) -> dict[str, object]:
+def item(kind: str, *, ids: bool = False, size: int = SIZE) -> dict[str, object]:
     """An item as GRIP has it, with one format."""
     name = "ws-message" if kind == "ws" else "http-stream"
-    made: dict[str, object] = {"channel": CHANNEL, "formats": {name: {"content": content(kind)}}}
+    made: dict[str, object] = {"channel": CHANNEL, "formats": {name: {"content": content(kind, size)}}}
     return made | {"id": NEW_ID, "prev-id": PREVIOUS_ID} if ids else made
 
 
@@ -46,9 +46,9 @@ def request(path: str, body: str) -> bytes:
     return f"{head}Content-Length: {len(body.encode())}\r\n\r\n{body}".encode()
 
 
-def grip_request(kind: str, *, ids: bool = False) -> bytes:
+def grip_request(kind: str, *, ids: bool = False, size: int = SIZE) -> bytes:
     """An item for the HTTP control port."""
-    return request("/publish/", json.dumps({"items": [item(kind, ids=ids)]}))
+    return request("/publish/", json.dumps({"items": [item(kind, ids=ids, size=size)]}))
 
 
 def nchan_request(kind: str) -> bytes:

@@ -46,8 +46,12 @@ class Seen:
     count: int
     """Marked messages, or answers."""
     reads: int
+    bytes: int
+    """Of messages and answers, with their frames."""
     first: int
     last: int
+    cpu: float
+    """Processor time of the clients since they were started, in seconds."""
     latencies: Latencies
 
 
@@ -64,10 +68,15 @@ class Crowd:
         headers: Sequence[str] = (),
         processes: int = 1,
         buffer: int = 0,
+        width: int = 0,
+        body: str = "",
+        text: str = "",
     ) -> None:
-        """``kind``: stream, poll, ws or plain; "#####" in ``path`` becomes each client's number.
+        """``kind``: stream, poll, ws, plain or once; "#####" in ``path`` becomes each client's number.
 
-        ``buffer``: bytes that the kernel keeps for a client that does not read, 0 for as many as it likes.
+        ``buffer``: bytes that the kernel keeps for a client that does not read, 0 for as many as it likes. ``width``:
+        added to the number where it comes again in ``path``. ``body``: of a POST; empty for GET. ``text``: counts in
+        place of a mark; its first character is in it only once.
         """
         lines = "".join(f"{line}\r\n" for line in headers)
         self.members: list[Program] = []
@@ -75,7 +84,8 @@ class Crowd:
             # Addresses of their own, so that no port of an earlier run is in the way and each has all ports.
             source = f"127.{random.randint(1, 250)}.{random.randint(0, 250)}.{random.randint(2, 250)}"
             command = [f"{programs}/crowd", "-p", str(port), "-k", kind, "-u", path, "-s", source, "-H", lines]
-            command += ["-b", str(buffer)]
+            command += ["-b", str(buffer), "-w", str(width)]
+            command += (["-d", body] if body else []) + (["-t", text] if text else [])
             self.members.append(Program(command))
         self.held = 0
 
@@ -97,8 +107,10 @@ class Crowd:
             seconds=max(answer["seconds"] for answer in answers),
             count=sum(answer["count"] for answer in answers),
             reads=sum(answer["reads"] for answer in answers),
+            bytes=sum(answer["bytes"] for answer in answers),
             first=min((answer["first"] for answer in answers if answer["first"]), default=0),
             last=max(answer["last"] for answer in answers),
+            cpu=sum(answer["cpu"] for answer in answers),
             latencies=latencies,
         )
 
@@ -109,8 +121,7 @@ class Crowd:
         BenchError if more than a twentieth is refused in the end.
         """
         before, parts = self.held, len(self.members)
-        shares = [number // parts + (number % parts > index) for index in range(parts)]
-        self.tell([f"open {share} {max(1, window // parts)} {rate // parts}" for share in shares])
+        self.tell([f"open {share} {max(1, window // parts)} {rate // parts}" for share in self._shares(number)])
         seen = last = self.seen(120 + number / 200)
         for _ in range(TRIES):
             if last.held >= before + number or last.held == before:
@@ -120,6 +131,22 @@ class Crowd:
         if last.held - before < 0.95 * number:
             raise BenchError(f"only {last.held - before} of {number} clients were let in")
         return seen
+
+    def ask(self, number: int, *, rate: int, seconds: float) -> Seen:
+        """``number`` more clients of the kind once, ``rate`` a second; what was seen when all have their answers.
+
+        After ``seconds`` anyway. ``count`` are the answers with the text, and times begin with the connection.
+        """
+        shares = self._shares(number)
+        self.tell([f"open {share} {max(1, share)} {max(1, rate // len(self.members))}" for share in shares])
+        self.seen(120 + number / 200)
+        self.tell([f"wait {share} {int(seconds * 1000)} {int(seconds * 1000)}" for share in shares])
+        return self.seen(seconds + 30)
+
+    def _shares(self, number: int) -> list[int]:
+        """``number`` divided among the processes."""
+        parts = len(self.members)
+        return [number // parts + (number % parts > index) for index in range(parts)]
 
     def zero(self) -> Seen:
         """What was counted so far; begin anew."""
@@ -133,8 +160,7 @@ class Crowd:
 
     def expect(self, each: int, *, seconds: float = 90, quiet: float = QUIET) -> None:
         """Begin to wait until each client has got ``each`` messages since `zero`, or for ``quiet`` seconds none."""
-        total, parts = self.held, len(self.members)
-        shares = [total // parts + (total % parts > index) for index in range(parts)]
+        shares = self._shares(self.held)
         self.tell([f"wait {share * each} {int(seconds * 1000)} {int(quiet * 1000)}" for share in shares])
 
     def wait_for(self, each: int, *, seconds: float = 90, quiet: float = QUIET) -> Seen:
@@ -178,18 +204,26 @@ class Publisher:
     """Sends messages one way, on ``channels`` channels in turn."""
 
     def __init__(
-        self, programs: pathlib.Path, port: int, way: str, message: bytes, *, channels: int = 1, buffer: int = 0
+        self,
+        programs: pathlib.Path,
+        port: int,
+        way: str,
+        message: bytes,
+        *,
+        channels: int = 1,
+        buffer: int = 0,
+        connections: int = 8,
     ) -> None:
         """``way``: zmq, http or line; ``message``: a template from `bench.items`.
 
         ``buffer``: bytes that the kernel keeps on this side when the server does not read, 0 for as many as it
-        likes.
+        likes. ``connections``: of http, at most 64.
         """
         with tempfile.NamedTemporaryFile(prefix="bench-item-") as file:
             file.write(message)
             file.flush()
-            connections = 8 if way == "http" else 1
-            command = [f"{programs}/publisher", str(port), way, str(connections), str(channels), file.name, str(buffer)]
+            number = connections if way == "http" else 1
+            command = [f"{programs}/publisher", str(port), way, str(number), str(channels), file.name, str(buffer)]
             self._program = Program(command)
             self.send(0)  # it has read the file when it answers
 

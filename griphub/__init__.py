@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from griphub.client.publisher import Publisher
     from griphub.client.received import ReceivedEvent, Truncated
     from griphub.client.snapshot_cache import SnapshotCache
+    from griphub.client.source_snapshot import SourceSnapshot
     from griphub.client.stitched import NotKnown, View
     from griphub.client.subscriber import Subscriber
     from griphub.client.subscriber_counts import SubscriberCounts
@@ -63,6 +64,7 @@ __all__ = [
     "Selection",
     "Snapshot",
     "SnapshotCache",
+    "SourceSnapshot",
     "Strategy",
     "Subscriber",
     "SubscriberCounts",
@@ -95,6 +97,7 @@ _PLACES: Final = {
     "Selection": "griphub.client.follower",
     "Snapshot": "griphub.client.watch_messages",
     "SnapshotCache": "griphub.client.snapshot_cache",
+    "SourceSnapshot": "griphub.client.source_snapshot",
     "Strategy": "griphub.client.subscription_actions",
     "Subscriber": "griphub.client.subscriber",
     "SubscriberCounts": "griphub.client.subscriber_counts",

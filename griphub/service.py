@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import pathlib
 import secrets
 import time
@@ -47,6 +46,7 @@ from griphub.mailboxes.mailboxes import Mailboxes
 from griphub.notify.control_client import ControlAddress, ControlClient
 from griphub.notify.held_channels import HeldChannels
 from griphub.notify.outbox import Outbox, OutboxState
+from griphub.processes.collector import KEEPING, settle_collector
 from griphub.processes.progress_loop import ProgressLoop
 from griphub.processes.readers import ReaderOptions, ReaderPool
 from griphub.processes.retention_loop import RetentionLoop
@@ -121,7 +121,7 @@ class Hub:
         self._store = pathlib.Path(hub.store)
         self._index = ChannelIndex(hub.prefix)
         self._outbox = Outbox(self._hint_for, _body_max(config))
-        self._control = ControlClient(_control_address(config), self._outbox)
+        self._control = ControlClient(_control_address(config), self._outbox, self._index.count)
         self._zmq: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._writer = WriterProcess(
             self._store,
@@ -203,7 +203,13 @@ class Hub:
                 topics.set(topic)
             after = page[-1].name
         fanout = FanOut(
-            self._index, epochs, self._control.publish, state.newest, hub.content_max, bare_hints=bool(hub.publish)
+            self._index,
+            epochs,
+            self._control.publish,
+            state.newest,
+            hub.content_max,
+            publish_progress=self._control.publish_counted,
+            bare_hints=bool(hub.publish),
         )
         progress = self._progress = ProgressLoop(self._writer, topics, fanout, self._waiting, time.time)
         await progress.open(state.newest_time)
@@ -275,7 +281,8 @@ class Hub:
             topics,
             self._index,
             quotas,
-            self._control.publish,
+            # All items of soft topics are for watchers, and most are progress.
+            self._control.publish_counted,
             self._hint,
             self._waiting,
             time.time,
@@ -486,8 +493,7 @@ async def _run(config: Config, child: Child) -> int:
             opening.result()
             child.ready()
             log.info("hub ready: store=%s sync=%s", config.hub.store, config.hub.hub_sync)
-            gc.collect()
-            gc.freeze()
+            settle_collector(KEEPING)
             await stopping
             await hub.finish()
     except (BindError, KeyProblem, StoreProblem, OperatorError, OSError) as error:

@@ -1,13 +1,16 @@
 /* crowd: many clients in one thread. They are held and count the messages they get, or ask again and again.
  *
- *   crowd -p PORT -k stream|poll|ws|plain -u PATH [-s 127.x.y.z] [-H HEADERS] [-b BUFFER]
+ *   crowd -p PORT -k stream|poll|ws|plain|once -u PATH [-s 127.x.y.z] [-H HEADERS] [-b BUFFER] [-w WIDTH] [-d BODY] [-t TEXT]
  *
- * "#####" in PATH becomes the client's number. HEADERS are whole lines with CR LF. BUFFER is how many bytes the kernel may
- * keep of what a client has not read. Each command on stdin is answered by one JSON line when it is done:
+ * "#####" in PATH becomes the client's number, and where it is again, that number plus WIDTH. HEADERS are whole lines with
+ * CR LF. BUFFER is how many bytes the kernel may keep of what a client has not read. With BODY the request is a POST. TEXT is
+ * a message of a stream in place of a mark, and its time that since the client was opened; the first character of TEXT
+ * is in it only once. A client of the kind once asks when it is connected, and closes when it has the whole answer. Without TEXT
+ * it is refused, and asks again on a new connection, after its Retry-After or a second. Each command on stdin is answered by one JSON line when it is done:
  *
  *   open N WINDOW RATE   N more clients, at most WINDOW being opened at a time, RATE a second (0: no limit). One counts
- *                        as held when its response's head has come; for poll, when the request is sent; for plain, when
- *                        it is connected.
+ *                        as held when its response's head has come; for poll, when the request is sent; for plain and
+ *                        once, when it is connected.
  *   again WINDOW         those that are closed are opened once more, at most WINDOW at a time
  *   zero                 the figures so far; count anew
  *   wait COUNT MS QUIET  until COUNT messages have come; or for MS milliseconds; or until none came for QUIET
@@ -18,19 +21,22 @@
  */
 #include "clock.h"
 
-enum kind { STREAM, POLL, WS, PLAIN };
+enum kind { STREAM, POLL, WS, PLAIN, ONCE };
 enum state { CONNECTING, WAITING, HELD, CLOSED };
 
 struct client {
     int fd;
     uint8_t state, part_length;
-    uint8_t matched;              /* how much of CR LF CR LF has been seen */
+    uint8_t matched;              /* how much of CR LF CR LF has been seen, and then of the text */
     uint8_t head_length;          /* of the status line */
     char part[MARK_LENGTH];       /* the beginning of a mark that was split */
     char head[12];
+    uint8_t coding;               /* how much of "chunked" has been seen in the head */
+    uint8_t sized;                /* in the line of a chunk's size: 1, digits have come; 2, something behind them */
+    uint32_t size, left;          /* of a chunk: its size so far, and how much of its content is missing */
     uint16_t answer_length;
     char *answer;                 /* of plain clients: what has come of it */
-    uint64_t asked;
+    uint64_t asked, retry;        /* retry: when a closed one is opened again; 0: never */
 };
 #define ANSWER_MOST 2048
 
@@ -40,10 +46,12 @@ static int held, closed, refused;
 static double rate;
 static uint64_t opening_since;
 static enum kind kind = STREAM;
-static const char *path = "/", *source, *headers = "";
+static const char *path = "/", *source, *headers = "", *body, *text;
+static int width;
 
 static uint64_t count, reads, bytes, first, last, strange;
 static int talking;
+static uint64_t next_retry = UINT64_MAX;
 static char frame[4096];
 static size_t frame_length;
 static char input[1 << 16];
@@ -87,13 +95,19 @@ static void drop(struct client *c) {
 }
 
 static size_t request(const struct client *c, char *out, size_t size) {
-    char number[8];
-    int n = snprintf(out, size, "GET %s HTTP/1.1\r\nHost: bench.example\r\n%s%s\r\n", path,
+    char digits[8], *at = out;
+    int number = (int)(c - clients);
+    int n = snprintf(out, size, "%s %s HTTP/1.1\r\nHost: bench.example\r\n%s%s", body ? "POST" : "GET", path,
                      kind == WS ? "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
                                   "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n" : "", headers);
-    char *at = memmem(out, (size_t)n, "#####", 5);
-    snprintf(number, sizeof number, "%05d", (int)(c - clients) % 100000);
-    if (at) memcpy(at, number, 5);
+    if ((size_t)n >= size) exit(2);
+    n += body ? snprintf(out + n, size - (size_t)n, "Content-Length: %zu\r\n\r\n%s", strlen(body), body)
+              : snprintf(out + n, size - (size_t)n, "\r\n");
+    if ((size_t)n >= size) exit(2);
+    for (; (at = memmem(at, (size_t)(out + n - at), "#####", 5)); at += 5, number += width) {
+        snprintf(digits, sizeof digits, "%05d", number % 100000);
+        memcpy(at, digits, 5);
+    }
     return (size_t)n;
 }
 
@@ -103,8 +117,9 @@ static void put(struct client *c, const char *data, size_t n) {
 
 static void ask(struct client *c) {
     char out[4096];
-    c->matched = c->head_length = 0;
-    c->asked = now();
+    c->matched = c->head_length = c->coding = c->sized = 0;
+    c->size = c->left = 0;
+    if (kind == PLAIN) c->asked = now();
     put(c, out, request(c, out, sizeof out));
 }
 
@@ -129,9 +144,27 @@ static void begin(struct client *c) {
     }
     if (connect(c->fd, (struct sockaddr *)&to, sizeof to) && errno != EINPROGRESS) die("connect");
     c->state = CONNECTING;
+    if (kind != ONCE || !c->asked) c->asked = now();
     c->part_length = 0;
     c->answer_length = 0;
     watch(epoll, c->fd, EPOLLIN | EPOLLOUT, (uint64_t)(c - clients));
+}
+
+/* Those that were refused are told when to come back, as any client is. */
+static void drop_until(struct client *c, uint64_t t) {
+    if (c->state == CLOSED) return;
+    drop(c);
+    c->retry = t;
+    if (t < next_retry) next_retry = t;
+}
+
+static void retry(uint64_t t) {
+    next_retry = UINT64_MAX;
+    for (struct client *c = clients; c < clients + opened; c++) {
+        if (c->state != CLOSED || !c->retry) continue;
+        if (c->retry <= t) c->retry = 0, closed--, begin(c);
+        else if (c->retry < next_retry) next_retry = c->retry;
+    }
 }
 
 static void hold(struct client *c) {
@@ -149,6 +182,17 @@ static void record(uint64_t since, uint64_t t) {
 static void marked(struct client *c, uint64_t mark, uint64_t t) {
     record(mark, t);
     if (talking) say(c);
+}
+
+/* Find the text in what a held client got, also where it is split. */
+static void search(struct client *c, const char *data, size_t n, uint64_t t) {
+    for (const char *end = data + n; data < end; data++) {
+        if (!c->matched && !(data = memchr(data, text[0], (size_t)(end - data)))) return;
+        c->matched = *data == text[c->matched] ? c->matched + 1 : *data == text[0];
+        if (text[c->matched]) continue;
+        c->matched = 0;
+        record(c->asked, t);
+    }
 }
 
 /* Find the marks in what a held client got, also those that are split. */
@@ -189,10 +233,29 @@ static void scan(struct client *c, const char *data, size_t n, uint64_t t) {
     }
 }
 
+/* Look at the content of chunks: a large message may be in several, cut anywhere. */
+static void look(struct client *c, const char *data, size_t n, uint64_t t) {
+    while (n && c->state == HELD) {
+        if (c->coding < 7 || c->left) {
+            size_t k = c->coding == 7 && c->left < n ? c->left : n;
+            text ? search(c, data, k, t) : scan(c, data, k, t);
+            if (c->left) c->left -= (uint32_t)k;
+            data += k, n -= k;
+            continue;
+        }
+        int d = *data++, digit = d >= '0' && d <= '9' ? d - '0' : (d | 32) >= 'a' && (d | 32) <= 'f' ? (d | 32) - 'a' + 10 : -1;
+        n--;
+        if (d == '\n') c->left = c->sized ? c->size : 0, c->size = c->sized = 0;
+        else if (digit >= 0 && c->sized < 2) c->size = c->size << 4 | (uint32_t)digit, c->sized = 1;
+        else if (d != '\r' && c->sized) c->sized = 2;
+    }
+}
+
 /* Feed the end of a response's head; returns how much of `data` belongs to it, and sets *whole when it ended. */
 static size_t head(struct client *c, const char *data, size_t n, int *whole) {
-    static const char ending[] = "\r\n\r\n";
+    static const char ending[] = "\r\n\r\n", coding[] = "chunked";
     for (size_t i = 0; i < n; i++) {
+        if (coding[c->coding]) c->coding = (data[i] | 32) == coding[c->coding] ? c->coding + 1 : (data[i] | 32) == coding[0];
         if (c->head_length < sizeof c->head) c->head[c->head_length++] = data[i];
         c->matched = data[i] == ending[c->matched] ? c->matched + 1 : data[i] == '\r';
         if (c->matched == 4) {
@@ -223,16 +286,21 @@ static void answered(struct client *c, const char *data, size_t n, uint64_t t) {
     c->answer_length = (uint16_t)(c->answer_length + n);
     c->answer[c->answer_length] = 0;
     if (!complete(c->answer, c->answer_length)) return;
-    if (memcmp(c->answer + 9, "200", 3) && !refused++) fprintf(stderr, "the first refused: %.300s\n", c->answer);
+    int told = !memcmp(c->answer + 9, "200", 3) && (!text || strstr(c->answer, text));
+    if (!told && !refused++) fprintf(stderr, "the first refused: %.300s\n", c->answer);
     c->answer_length = 0;
-    record(c->asked, t);
-    if (talking) ask(c);
+    if (told || kind == PLAIN) record(c->asked, t);
+    if (kind == ONCE && told) drop(c);
+    else if (kind == ONCE) {
+        const char *after = strcasestr(c->answer, "\r\nretry-after:");
+        drop_until(c, t + (after ? strtoul(after + 14, 0, 10) : 1) * 1000000000u);
+    } else if (talking) ask(c);
 }
 
 static void got(struct client *c, const char *data, size_t n, uint64_t t) {
     reads++;
     bytes += n;
-    if (kind == PLAIN) {
+    if (kind >= PLAIN) {
         answered(c, data, n, t);
         return;
     }
@@ -249,13 +317,14 @@ static void got(struct client *c, const char *data, size_t n, uint64_t t) {
         data += used;
         n -= used;
     }
-    if (n) scan(c, data, n, t);
+    if (n) look(c, data, n, t);
 }
 
 static void event(struct client *c, uint32_t events) {
     if (c->state == CONNECTING) {
         if (events & (EPOLLERR | EPOLLHUP)) {
-            drop(c);
+            if (kind == ONCE) refused++, drop_until(c, now() + 1000000000u);
+            else drop(c);
             return;
         }
         if (!(events & EPOLLOUT)) return;
@@ -263,13 +332,16 @@ static void event(struct client *c, uint32_t events) {
         epoll_ctl(epoll, EPOLL_CTL_MOD, c->fd, &e);
         c->state = WAITING;
         if (kind != PLAIN) ask(c);
-        if (kind >= PLAIN || (kind == POLL && c->state == WAITING)) hold(c);
+        if (kind == PLAIN || ((kind == POLL || kind == ONCE) && c->state == WAITING)) hold(c);
         return;
     }
     /* Once only: a client that gets and gets must not keep us from the others, or from a command. */
     ssize_t n = recv(c->fd, input, sizeof input, 0);
     if (n > 0) got(c, input, (size_t)n, now());
-    else if (n == 0 || (errno != EAGAIN && errno != EINTR)) drop(c);
+    else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        if (kind == ONCE) refused++, drop_until(c, now() + 1000000000u);
+        else drop(c);
+    }
 }
 
 static void prepare_frame(size_t size) {
@@ -289,18 +361,21 @@ static void prepare_frame(size_t size) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const names[] = {"stream", "poll", "ws", "plain"};
+    static const char *const names[] = {"stream", "poll", "ws", "plain", "once"};
     enum { NOTHING, OPENING, AWAITING, TALKING } doing = NOTHING;
     uint64_t until = 0, goal = 0, quiet = 0, seen = 0, seen_at = 0, since = 0;
     char line[256];
     int o;
-    while ((o = getopt(argc, argv, "p:k:u:s:H:b:")) != -1) switch (o) {
+    while ((o = getopt(argc, argv, "p:k:u:s:H:b:w:d:t:")) != -1) switch (o) {
         case 'p': port = atoi(optarg); break;
-        case 'k': for (int i = 0; i < 4; i++) if (!strcmp(names[i], optarg)) kind = (enum kind)i; break;
+        case 'k': for (int i = 0; i < 5; i++) if (!strcmp(names[i], optarg)) kind = (enum kind)i; break;
         case 'u': path = optarg; break;
         case 's': source = optarg; break;
         case 'H': headers = optarg; break;
         case 'b': buffer = atoi(optarg); break;
+        case 'w': width = atoi(optarg); break;
+        case 'd': body = optarg; break;
+        case 't': text = optarg; break;
         default: return 2;
     }
     raise_limit();
@@ -314,6 +389,7 @@ int main(int argc, char **argv) {
     watch(epoll, 0, EPOLLIN, UINT64_MAX);
     for (;;) {
         uint64_t t = now();
+        if (t >= next_retry) retry(t);
         if (doing == OPENING) {
             int due = rate > 0 ? (int)((double)(t - opening_since) / 1e9 * rate) + 1 : wanted;
             int begun = opened - (wanted - (int)goal);

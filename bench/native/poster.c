@@ -7,6 +7,8 @@
  *
  *   @0000000000000000;   the time at which it is sent
  *   k#######             a key: k0000000, k0000001, … k(KEYS - 1), and again from the beginning; each place has the next one
+ *   v###############     a version: a decimal of 16 digits; each place has the next one, and a poster begins above earlier ones
+ *   w###############     the newest version of the request
  *
  * One request at a time is under way on each connection. Each command on stdin is answered by one JSON line when it is done:
  *
@@ -23,8 +25,10 @@
 #define CONNECTIONS 1024
 #define PATIENCE 10000000000u /* for the answers that are missing at the end */
 #define KEY_LENGTH 8
+#define VERSION_LENGTH 16
 
-struct place { size_t at; int key; };
+enum kind { TIME, KEY, VERSION, NEWEST };
+struct place { size_t at; enum kind kind; };
 struct connection { int fd, busy; uint64_t due; size_t length; char *answer; };
 
 static struct connection connections[CONNECTIONS];
@@ -33,7 +37,7 @@ static int many, place_count, idle[CONNECTIONS], idle_count, queue;
 static const char *address;
 static char request[REQUEST_MOST];
 static size_t length;
-static uint64_t keys, next_key, answered, refused;
+static uint64_t keys, next_key, version, answered, refused;
 
 /* As in crowd.c: times in ns, in 64 steps from each power of two to the next. */
 #define STEPS 64
@@ -45,23 +49,28 @@ static unsigned bucket(uint64_t v) {
     return (power - 5) * STEPS + (unsigned)(v >> (power - 6)) % STEPS;
 }
 
-static void find(const char *what, int key) {
+static void find(const char *what, enum kind kind) {
     size_t n = strlen(what);
     for (char *at = request; (at = memmem(at, length - (size_t)(at - request), what, n)); at += n) {
         if (place_count == PLACES) exit(2);
-        places[place_count++] = (struct place){(size_t)(at - request), key};
+        places[place_count++] = (struct place){(size_t)(at - request), kind};
     }
 }
 
+static void digits(char *at, int count, uint64_t value) {
+    while (count--) at[count] = (char)('0' + value % 10), value /= 10;
+}
+
+/* The newest versions come last among the places: then all others of the request are given. */
 static void fill(void) {
     for (int i = 0; i < place_count; i++) {
         char *at = request + places[i].at;
-        if (!places[i].key) {
-            write_mark(at, now());
-            continue;
+        switch (places[i].kind) {
+        case TIME: write_mark(at, now()); break;
+        case KEY: digits(at + 1, KEY_LENGTH - 1, next_key++ % keys); break;
+        case VERSION: digits(at, VERSION_LENGTH, ++version); break;
+        case NEWEST: digits(at, VERSION_LENGTH, version); break;
         }
-        uint64_t value = next_key++ % keys;
-        for (int k = KEY_LENGTH - 1; k > 0; k--, value /= 10) at[k] = (char)('0' + value % 10);
     }
 }
 
@@ -190,8 +199,13 @@ int main(int argc, char **argv) {
     length = fread(request, 1, sizeof request, file);
     fclose(file);
     if (!length || length == sizeof request) return 2;
-    find("@0000000000000000;", 0);
-    find("k#######", 1);
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    version = (uint64_t)wall.tv_sec * 1000000u + (uint64_t)wall.tv_nsec / 1000;
+    find("@0000000000000000;", TIME);
+    find("k#######", KEY);
+    find("v###############", VERSION);
+    find("w###############", NEWEST);
     queue = epoll_create1(EPOLL_CLOEXEC);
     for (int i = 0; i < many; i++) {
         connections[i].answer = malloc(ANSWER_MOST);

@@ -43,11 +43,16 @@ class BodyParser:
     """
 
     def __init__(self, path: pathlib.Path, child_log: ChildLog | None = None, deadline: float = DEADLINE) -> None:
-        options = ReaderOptions(deadline=deadline, log=child_log or ChildLog(), module=MODULE)
-        self._pool = ReaderPool(path, 1, options)
+        self._path = path
+        self._deadline = deadline
+        self._log = child_log or ChildLog()
+        self._pool = self._new_pool()
         self._started: asyncio.Task[None] | None = None
         self._turns: FairQueue[asyncio.Future[None]] = FairQueue(0, 0, 1)
         self._busy = False
+
+    def _new_pool(self) -> ReaderPool:
+        return ReaderPool(self._path, 1, ReaderOptions(deadline=self._deadline, log=self._log, module=MODULE))
 
     @property
     def pids(self) -> list[int]:
@@ -110,7 +115,10 @@ class BodyParser:
         return drafts_in(plain, request.body)
 
     async def _start(self) -> None:
-        if self._started is None or (self._started.done() and self._started.exception() is not None):
+        if self._started is not None and self._started.done() and self._started.exception() is not None:
+            # A pool that could not be started has ended for good.
+            self._started, self._pool = None, self._new_pool()
+        if self._started is None:
             self._started = asyncio.get_running_loop().create_task(self._pool.start())
         await asyncio.shield(self._started)
 

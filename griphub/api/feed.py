@@ -153,6 +153,8 @@ class Feed:
                 if not events:
                     # The others were deleted meanwhile.
                     self._fanout.pass_over(self._wanted)
+            # Issued meanwhile, and not those of events.
+            self._fanout.pass_over(self._fanout.stored)
             self._wanted = 0
         finally:
             self._reading = False

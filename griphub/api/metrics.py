@@ -34,6 +34,7 @@ _SENDER_TOTALS: Final = (
     ("callback_challenges", "Challenges sent to callbacks", "challenges"),
     ("callbacks_aborted", "Requests aborted since their subscription was deleted", "aborted"),
     ("callbacks_repeated", "Requests repeated after a fault of this machine", "ours"),
+    ("callback_faults", "Steps of subscriptions that ended with an unexpected error, which the log has", "faults"),
 )
 """Names, texts and figures of the sender's counters."""
 
@@ -115,6 +116,10 @@ class HubMetrics:
         )
         for name, text, figure in gauges:
             yield GaugeMetricFamily(f"gripproxy_hub_{name}", text, value=figure)
+        watchers = GaugeMetricFamily("gripproxy_hub_watchers", "Watchers, as the handler has counted them last")
+        if context.index.counted:
+            watchers.add_metric([], context.index.watchers)
+        yield watchers
         yield self._answers()
         yield self._resyncs()
         yield from self._soft()

@@ -35,6 +35,11 @@ class _Place:
     expires: int
     link_base: str
 
+    @property
+    def lease(self) -> str:
+        """Text that names the owner of the lease, of a request and of a link alike."""
+        return linked_reader(self.turn)
+
 
 class Snapshots:
     """Answers to requests for snapshots.
@@ -67,18 +72,24 @@ class Snapshots:
         context = self._context
         query = snapshot_query(request.target.query)
         if query.version is None or query.version == "0":
-            version = context.fanout.newest
+            version = context.fanout.whole
         else:
             version = self._reading.place(query.version, topic)
+        self._check_floor(topic, version)
         owner = owner_key(rights.owner)
-        now = await context.readers.topic(topic.name, owner=owner)
-        size = 0 if now is None else now.bytes
-        if not context.leases.take(topic.number, version, context.now(), size):
+        place = _Place(topic, query.keys, version, None, owner, turn_of(owner), rights.ends, "../../snapshot/")
+        if not context.leases.take(topic.number, version, context.now(), place.lease):
             most = context.config.snapshot_leases_max
             text = f"{most} versions of the topic are being read: repeat the request later"
             raise Problem(429, "limit", text, {"limit": "snapshot_leases_max", "max": most}, [("Retry-After", "5")])
-        place = _Place(topic, query.keys, version, None, owner, turn_of(owner), rights.ends, "../../snapshot/")
-        return await self._page(place)
+        answered = False
+        try:
+            answer = await self._page(place)
+            answered = True
+        finally:
+            if not answered:
+                context.leases.release(topic.number, version, place.lease)
+        return answer
 
     async def link(self, request: Request, text: str) -> Answer:
         """Answer the proxy's request for a further page.
@@ -95,7 +106,7 @@ class Snapshots:
         """
         context = self._context
         try:
-            capability = read(text, context.state.secret)
+            capability = read(text, context.state.secret, self._purpose)
         except BadCapability as error:
             raise Problem(403, "forbidden", str(error)) from error
         topic = context.topics.numbered(capability.topic)
@@ -118,9 +129,7 @@ class Snapshots:
         )
         if page is None:
             raise self._following.gone(None, "the topic was deleted")
-        floor = page.topic.floor
-        if place.version < floor and floor > topic.birth:
-            raise self._following.gone(page.topic, f"the version {place.version} is not retained")
+        self._check_floor(page.topic, place.version)
         cursor = context.epochs.cursor(place.version)
         body = page.body
         if place.after_key is None:
@@ -128,7 +137,7 @@ class Snapshots:
         headers = [("Cache-Control", "no-store")]
         if page.next_key is None:
             body += f'{{"complete":"{place.version}","cursor":"{cursor}"}}\n'.encode()
-            context.leases.release(topic.number, place.version)
+            context.leases.release(topic.number, place.version, place.lease)
         else:
             capability = Capability(
                 mode="snapshot",
@@ -141,6 +150,16 @@ class Snapshots:
                 after_key=page.next_key,
                 turn=place.turn,
             )
-            link = place.link_base + sign(capability, context.state.secret)
+            link = place.link_base + sign(capability, context.state.secret, self._purpose)
             headers.append(("Grip-Link", f"<{link}>; rel=next"))
         return Answer(200, body, LINES, headers)
+
+    @property
+    def _purpose(self) -> str:
+        """Purpose of the links of pages. Versions are those of an epoch: after a restore the link is none."""
+        return f"snapshot {self._context.state.epoch}"
+
+    def _check_floor(self, topic: Topic, version: int) -> None:
+        """Raise ``Problem`` if a version of a topic is not retained."""
+        if version < topic.floor and topic.floor > topic.birth:
+            raise self._following.gone(topic, f"the version {version} is not retained")

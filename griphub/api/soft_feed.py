@@ -28,7 +28,7 @@ from griphub.windows.window import Window
 from griphub.windows.window_table import WindowTable
 from gripproxy.process.log import log
 
-__all__ = ["BEATS", "BEAT_INTERVAL", "TURN_BYTES", "WAITING_MAX", "SoftFeed"]
+__all__ = ["BEATS", "BEAT_INTERVAL", "PAUSE", "RELEASES_WAIT", "TURN_BYTES", "WAITING_MAX", "SoftFeed"]
 
 TURN_BYTES: Final = 4_000_000
 """Bytes of items of one turn; beyond them the further ranges of the turn get a hint in place of their events."""
@@ -41,6 +41,13 @@ BEATS: Final = 200
 
 WAITING_MAX: Final = 2_000_000
 """Bytes that wait for the handler, beyond which progress waits: events have the queue."""
+
+RELEASES_WAIT: Final = 250_000
+"""Bytes that wait for the handler, beyond which releases wait, and become one with those behind them: thousands of
+ranges of one window must not delay the items of others."""
+
+PAUSE: Final = 0.005
+"""Seconds between two looks whether releases that wait may go on."""
 
 TURNS_WAITING: Final = 1_000_000
 """Bound of windows in the queue, which the bound of windows makes smaller."""
@@ -92,6 +99,9 @@ class SoftFeed:
         self._queue: FairQueue[int] = FairQueue(TURNS_WAITING, TURNS_WAITING, 1)
         """Numbers of topics whose windows have work, by owner."""
         self._queued: set[int] = set()
+        self._waiting_releases: dict[int, str] = {}
+        """Owners by numbers of topics whose windows have nothing to do but releases that wait."""
+        self._pause: asyncio.Handle | None = None
         self._outcomes: dict[tuple[int, int], asyncio.Future[Outcome]] = {}
         """Requests that wait, by numbers of topic and batch."""
         self._turned: asyncio.Future[None] = self._loop.create_future()
@@ -125,7 +135,7 @@ class SoftFeed:
 
     def close(self) -> None:
         """End all work."""
-        for handle in (self._turn, self._timer):
+        for handle in (self._turn, self._timer, self._pause):
             if handle is not None:
                 handle.cancel()
 
@@ -159,8 +169,12 @@ class SoftFeed:
             The outcome, later; ``LookupError`` if the topic is deleted meanwhile.
 
         Raises:
+            LookupError: the topic was deleted.
             WindowLimit: too many windows, or too many requests wait.
         """
+        if self._topics.numbered(topic.number) is None:
+            # A window that is made again now is removed by no deletion.
+            raise LookupError("the topic was deleted")
         number = self.window(topic).submit(lines, epoch)
         outcome: asyncio.Future[Outcome] = self._loop.create_future()
         self._outcomes[topic.number, number] = outcome
@@ -234,14 +248,37 @@ class SoftFeed:
             self._queued.discard(number)
             window = self.windows.get(number)
             if window is not None:
-                self._carry_out(number, window.turn(self.now))
+                releasing = self._releasing
+                self._carry_out(number, window.turn(self.now, releasing=releasing))
                 for each, resyncs in self.windows.make_room().items():
                     self._carry_out(each, resyncs)
-                self._wake(number, owner)
+                if releasing or window.ingesting:
+                    self._wake(number, owner)
+                elif window.busy:
+                    self._wait(number, owner)
         turned, self._turned = self._turned, self._loop.create_future()
         turned.set_result(None)
         if len(self._queue) and self._turn is None:
             self._turn = self._loop.call_soon(self._work)
+
+    @property
+    def _releasing(self) -> bool:
+        waiting = self._waiting()
+        return waiting is None or waiting <= RELEASES_WAIT
+
+    def _wait(self, number: int, owner: str) -> None:
+        self._waiting_releases[number] = owner
+        if self._pause is None:
+            self._pause = self._loop.call_later(PAUSE, self._go_on)
+
+    def _go_on(self) -> None:
+        self._pause = None
+        if not self._releasing:
+            self._pause = self._loop.call_later(PAUSE, self._go_on)
+            return
+        waiting, self._waiting_releases = self._waiting_releases, {}
+        for number, owner in waiting.items():
+            self._wake(number, owner)
 
     def _carry_out(self, number: int, decisions: Sequence[Decision]) -> None:
         texts, left = ReleaseTexts(), TURN_BYTES
@@ -264,7 +301,7 @@ class SoftFeed:
         if held is None:
             return 0
         size, found = 0, texts.of(release)
-        for channel in held.channels.values():
+        for channel in held.channels:
             items = release_items(
                 release,
                 found,
@@ -288,7 +325,7 @@ class SoftFeed:
         held = self._held(number, resync.span)
         if held is None:
             return
-        names = [channel.name for channel in held.channels.values()]
+        names = [channel.name for channel in held.channels]
         self._index.discard(held)
         if held.keys.keyed:
             self._quotas.give("ranges", held.owner)
@@ -324,7 +361,7 @@ class SoftFeed:
         if topic is None or window is None or not held.channels:
             self.schedule.end(held)
             return
-        if due and any(channel.subscribed for channel in held.channels.values()):
+        if due and any(channel.subscribed for channel in held.channels):
             window.beat(span_of(held.keys.low, held.keys.high))
             self.wake(topic)
         self.schedule.again(held, topic.settings.progress, now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import nullcontext
 
 import orjson
 
@@ -95,27 +95,29 @@ class Topics:
             Problem: 409, it is of the other kind; 429, there are too many topics.
             StoreError: the store cannot do it now.
         """
-        context, config = self._context, self._context.config
+        context, config, owner = self._context, self._context.config, owner_key(rights.owner)
         known = context.topics.named(name)
-        if known is not None and known.settings.store != settings.store:
-            text = f"the topic {name!r} has store={known.settings.store!r}, which cannot be changed: delete it first"
-            raise Problem(409, "conflict", text)
-        if known is None and settings.soft:
-            try:
-                context.soft.windows.check(owner_key(rights.owner))
-            except WindowLimit as error:
-                raise limit_reached(error) from error
+        if known is not None:
+            _check_kind(known, settings)
         if known is None and len(context.topics) >= config.topics_max:
             raise Problem(
                 429, "limit", f"there are {config.topics_max} topics", {"limit": "topics_max", "max": config.topics_max}
             )
-        made = await context.writer.put_topic(name, settings, owner_key(rights.owner), config.topics_per_owner_max)
+        try:
+            with context.soft.windows.reserved(owner) if known is None and settings.soft else nullcontext():
+                made = await context.writer.put_topic(name, settings, owner, config.topics_per_owner_max)
+        except WindowLimit as error:
+            raise limit_reached(error) from error
         if made is None:
             most = config.topics_per_owner_max
             text = f"the owner has {most} topics: delete some"
             raise Problem(429, "limit", text, {"limit": "topics_per_owner_max", "max": most})
         context.topics.set(made[0])
+        if made[1]:
+            context.fanout.reach(made[0].birth)
         context.soft.open([made[0]])
+        # Another request may have made it meanwhile.
+        _check_kind(made[0], settings)
         return made
 
     async def put(self, request: Request, name: str, rights: Rights) -> Answer:
@@ -185,18 +187,23 @@ class Topics:
         Raises:
             Problem: 404, there is none.
         """
-        context = self._context
-        topic = self.find_any(name)
-        await context.writer.delete_topic(name, owner=owner_key(rights.owner))
-        context.mailboxes.end(topic.name)
-        context.topics.remove(topic.number)
-        context.fanout.forget(topic.number)
-        context.soft.forget(topic.number)
-        context.subscriptions.end(topic.number)
-        for held in context.index.of_topic(topic.number):
-            for channel in list(held.channels.values()):
-                context.hint(channel.name)
+        number = self.find_any(name).number
+        deleted = await self._context.writer.delete_topic(name, owner=owner_key(rights.owner))
+        # Others may have deleted it meanwhile, and made it again: then that one is deleted.
+        for each in {number} if deleted is None else {number, deleted.number}:
+            self._forget(name, each)
         return Answer(204, b"", "")
+
+    def _forget(self, name: str, number: int) -> None:
+        context = self._context
+        context.mailboxes.end(name)
+        context.topics.remove(number)
+        context.fanout.forget(number)
+        context.soft.forget(number)
+        context.subscriptions.end(number)
+        for held in context.index.of_topic(number):
+            for channel in list(held.channels):
+                context.hint(channel.name)
 
     async def revoke(self, name: str, rights: Rights) -> Answer:
         """Answer ``POST /topics/T/revoke``: links that were given out end.
@@ -212,16 +219,16 @@ class Topics:
             Problem: 404, there is none.
         """
         context = self._context
-        topic = self.find_any(name)
+        self.find_any(name)
         raised = await context.writer.raise_access(name, owner=owner_key(rights.owner))
         if raised is None:
             raise Problem(404, "not-found", f"there is no topic {name!r}")
-        context.topics.set(replace(topic, access=raised.access))
+        context.topics.set(raised)
         # Clients that still have the right subscribe again.
-        context.mailboxes.end(topic.name)
-        context.subscriptions.revoke(topic.number)
-        for held in context.index.of_topic(topic.number):
-            for channel in held.channels.values():
+        context.mailboxes.end(name)
+        context.subscriptions.revoke(raised.number)
+        for held in context.index.of_topic(raised.number):
+            for channel in held.channels:
                 context.hint(channel.name)
         return Answer(204, b"", "")
 
@@ -263,3 +270,10 @@ class Topics:
             following or b"null",
         )
         return Answer(200, body)
+
+
+def _check_kind(topic: Topic, settings: TopicSettings) -> None:
+    """Raise a problem if a topic is stored elsewhere than its settings demand."""
+    if topic.settings.store != settings.store:
+        text = f"the topic {topic.name!r} has store={topic.settings.store!r}, which cannot be changed: delete it first"
+        raise Problem(409, "conflict", text)

@@ -97,7 +97,12 @@ class CallbackClient:
         request = CallbackRequest(self._means, url, owner, _head(url, headers, len(body)), body, answer_max, done)
         begin = request.begin if len(self._requests) < self._limits.requests_max else request.refuse
         self._requests[request] = None
-        begin()
+        try:
+            begin()
+        except Exception:
+            # Its caller does not learn of it, and could not abort it.
+            request.abort()
+            raise
         return request
 
     def sweep(self, now: float) -> None:

@@ -15,6 +15,7 @@ from griphub.callbacks.outcome import is_shortage
 from griphub.callbacks.request_limits import RequestLimits
 from gripproxy.backend.connection import BackendConnection, Sink, WholeSink
 from gripproxy.backend.outages import Outage
+from gripproxy.process.log import log
 from gripproxy.routing.route import Target
 
 __all__ = ["CallbackConnection", "Connections"]
@@ -208,6 +209,9 @@ class Connections:
             error = failure
             if is_shortage(failure) and (oldest := self._idle.oldest()) is not None:
                 oldest.abort()
+        except Exception as failure:  # noqa: BLE001 - it is logged; without an outcome the request would wait for its end
+            log.exception("unexpected error of a connection: address=%s port=%d", place.address, place.port)
+            error = failure
         self._opening.pop(sink, None)
         if connection is not None and connection in self._open:
             connection.sink = sink

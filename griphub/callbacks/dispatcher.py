@@ -3,6 +3,9 @@
 Subscriptions that are new to their callback, or whose last request failed, wait for the places of ``retries``; the
 others have places of their own, so that dead callbacks take none of theirs. Large events have few places in both, since
 each is in memory as often as it is under way. Work is done in turns, in which each part has ``TURN`` seconds.
+
+An unexpected error in a step of one subscription is logged and is a fault of that one, which begins anew at its
+position; an error in the handling of it leaves the dispatcher, and is the end of its process.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from griphub.sender.failure_class import FailureClass, Verdict, failed, judge
 from griphub.sender.host_shares import HostShares
 from griphub.sender.signature import Signer
 from griphub.sender.window import WindowBudget
+from gripproxy.process.log import log
 
 __all__ = ["CANCEL_WAIT", "RETRY_INTERVAL", "TURN", "Dispatcher", "DispatcherLimits", "Figures", "PageRead", "Port"]
 
@@ -149,6 +153,7 @@ class Figures:
         failures: failed requests by class.
         aborted: requests that were aborted since their subscription was cancelled.
         ours: requests that failed by a fault of this machine.
+        faults: steps of subscriptions that ended with an unexpected error.
     """
 
     delivered: int = 0
@@ -156,6 +161,7 @@ class Figures:
     failures: Counter[FailureClass] = field(default_factory=Counter)
     aborted: int = 0
     ours: int = 0
+    faults: int = 0
 
 
 class Dispatcher:
@@ -202,7 +208,7 @@ class Dispatcher:
         self._before_large: dict[tuple[int, int], None] = {}
         """Topics and ids that a large event follows, those found first at the beginning."""
         self._couriers: dict[int, Courier] = {}
-        self._listeners = Listeners(now, self._carry_out)
+        self._listeners = Listeners(now, self._carry_out, self._fault)
         self._timers: list[tuple[float, int, Courier]] = []
         self._timer_number = 0
         self._dirty: dict[Courier, None] = {}
@@ -266,7 +272,10 @@ class Dispatcher:
         courier = Courier(number, topic, topic_name, id, owner, url, signer, delivery)
         self._couriers[number] = courier
         self._listeners.add(courier)
-        self._carry_out(courier, delivery.start())
+        try:
+            self._carry_out(courier, delivery.start())
+        except Exception:  # noqa: BLE001 - it is logged
+            self._fault(courier)
 
     def renew(self, number: int) -> None:
         """Begin again with a subscription that rests.
@@ -276,7 +285,10 @@ class Dispatcher:
         """
         courier = self._couriers.get(number)
         if courier is not None:
-            self._carry_out(courier, courier.delivery.renew())
+            try:
+                self._carry_out(courier, courier.delivery.renew())
+            except Exception:  # noqa: BLE001 - it is logged
+                self._fault(courier)
 
     def rest(self, number: int, reason: RestReason) -> None:
         """Make no requests for a subscription until it is renewed.
@@ -379,8 +391,12 @@ class Dispatcher:
         now = self._now()
         found: list[Report] = []
         for courier in list(islice(self._dirty, REPORTS_MAX)):
-            found.append(courier.report(now, final=final))
             del self._dirty[courier]
+            try:
+                found.append(courier.report(now, final=final))
+            except Exception:  # noqa: BLE001 - it is logged; the next change is reported
+                log.exception("fault of the sender at a report: number=%d", courier.number)
+                continue
             if courier.delivery.position.changed:
                 # To be written later, at the end of the turns.
                 self._dirty[courier] = None
@@ -393,7 +409,10 @@ class Dispatcher:
             end = self._now() + TURN / len(self._lanes)
             while (courier := lane.take(began := self._now())) is not None:
                 courier.shares = lane.shares
-                self._carry_out(courier, courier.delivery.admitted())
+                try:
+                    self._carry_out(courier, courier.delivery.admitted())
+                except Exception:  # noqa: BLE001 - it is logged
+                    self._fault(courier)
                 ended = self._now()
                 lane.taken(began, ended)
                 if ended >= end:
@@ -406,20 +425,27 @@ class Dispatcher:
         now = self._now()
         while self._timers and self._timers[0][0] <= now:
             _, _, courier = heapq.heappop(self._timers)
-            if courier.delivery.state is State.CANCELLED:
-                if courier.request is not None:
-                    self.figures.aborted += 1
-                    courier.request.abort()
-                    self._end(courier)
-            elif courier.order is not None:
-                if courier.request is None:
-                    self._repeat(courier, courier.order)
-            else:
-                self._carry_out(courier, courier.delivery.wake(now))
+            try:
+                self._timer(courier, now)
+            except Exception:  # noqa: BLE001 - it is logged
+                self._fault(courier)
             now = self._now()
             if now >= end:
                 return True
         return False
+
+    def _timer(self, courier: Courier, now: float) -> None:
+        if courier.delivery.state is State.CANCELLED:
+            request, courier.request = courier.request, None
+            if request is not None:
+                self.figures.aborted += 1
+                request.abort()
+                self._end(courier)
+        elif courier.order is not None:
+            if courier.request is None:
+                self._repeat(courier, courier.order)
+        else:
+            self._carry_out(courier, courier.delivery.wake(now))
 
     # --- orders
 
@@ -507,6 +533,12 @@ class Dispatcher:
             self._send(courier, order)
 
     def _answered(self, courier: Courier, outcome: Outcome) -> None:
+        try:
+            self._judge(courier, outcome)
+        except Exception:  # noqa: BLE001 - it is logged
+            self._fault(courier)
+
+    def _judge(self, courier: Courier, outcome: Outcome) -> None:
         courier.request = None
         if courier.delivery.state is State.CANCELLED:
             self._end(courier)
@@ -532,6 +564,19 @@ class Dispatcher:
         if courier.challenge is not None:
             return courier.challenge.judge(outcome.status, outcome.body, self._now(), outcome.retry_after, self._wall())
         return judge(outcome.status, outcome.retry_after, self._wall())
+
+    def _fault(self, courier: Courier) -> None:
+        """Log the error that is being handled, and have the subscription of its step begin anew."""
+        log.exception("fault of the sender at a subscription: number=%d topic=%d", courier.number, courier.topic)
+        self.figures.faults += 1
+        request, courier.request = courier.request, None
+        courier.order = courier.challenge = None
+        if request is not None:
+            request.abort()
+        if courier.delivery.state is State.CANCELLED:
+            self._end(courier)
+        else:
+            self._carry_out(courier, courier.delivery.fault(self._now()))
 
     def _end(self, courier: Courier) -> None:
         """End a cancelled subscription whose request is over."""

@@ -47,11 +47,18 @@ class Listeners:
     Args:
         now: monotonic time in seconds.
         carry_out: called with a subscription and the action that an event has led to.
+        failed: called with a subscription in whose step an unexpected error was raised, while it is handled.
     """
 
-    def __init__(self, now: Callable[[], float], carry_out: Callable[[Courier, Action[PushEvent]], None]) -> None:
+    def __init__(
+        self,
+        now: Callable[[], float],
+        carry_out: Callable[[Courier, Action[PushEvent]], None],
+        failed: Callable[[Courier], None],
+    ) -> None:
         self._now = now
         self._carry_out = carry_out
+        self._failed = failed
         self._topics: dict[int, _Topic] = {}
         """By number; each has a subscription."""
         self._inbox: deque[tuple[int, Sequence[PushEvent], int]] = deque()
@@ -176,10 +183,13 @@ class Listeners:
             for start in range(0, len(couriers), SLICE):
                 for courier in couriers[start : start + SLICE]:
                     delivery = courier.delivery
-                    if event is None or event.size > LARGE:
-                        action = delivery.hint(newest if event is None else event.id)
-                    else:
-                        action = delivery.live(event)
-                    if action is not None:
-                        self._carry_out(courier, action)
+                    try:
+                        if event is None or event.size > LARGE:
+                            action = delivery.hint(newest if event is None else event.id)
+                        else:
+                            action = delivery.live(event)
+                        if action is not None:
+                            self._carry_out(courier, action)
+                    except Exception:  # noqa: BLE001 - it is logged, and concerns no other listener
+                        self._failed(courier)
                 yield

@@ -215,7 +215,11 @@ class CallbackRequest:
         """Get a connection: the request has a turn at its address."""
         self._turn = True
         self._deadline = self._means.now() + self._left
-        self._connect()
+        try:
+            self._connect()
+        except Exception:  # noqa: BLE001 - it is logged; the caller is mostly the end of another request
+            log.exception("unexpected error of a request to a callback: address=%s", self._address)
+            self._end_soon(self._failure(None))
 
     def _connect(self) -> None:
         self._step = Step.CONNECTING
@@ -358,9 +362,12 @@ class CallbackRequest:
             self._finish(self._outcome)
 
     def _finish(self, outcome: Outcome) -> None:
-        self._leave()
-        self._means.ended(self)
-        self._done(outcome)
+        try:
+            self._leave()
+        finally:
+            # Without an outcome its subscription would wait without end.
+            self._means.ended(self)
+            self._done(outcome)
 
     def _leave(self) -> None:
         """Give back all that the request has, whichever step it has reached."""

@@ -152,8 +152,14 @@ class Resolver:
             found = self._judged(host, call.result())
         except (OSError, UnicodeError) as error:
             found = OURS if is_shortage(error) else self._resolutions.unresolved(host, str(error), self._loop.time())
-        self._answer(inquirer, found)
-        self._go_on()
+        except Exception:  # noqa: BLE001 - it is logged, and no fault of the callback
+            log.exception("unexpected error of a resolution: host=%s", host)
+            found = OURS
+        try:
+            self._answer(inquirer, found)
+        finally:
+            # Others wait for the thread.
+            self._go_on()
 
     def _judged(self, host: str, addresses: Sequence[str]) -> Resolution:
         return self._resolutions.resolved(host, addresses, self._loop.time())

@@ -23,6 +23,7 @@
     watcher              changes of a range of keys, whole transactions in order: its ``watch_messages``
     watch_state          decisions of a watcher: its ``watch_actions``, ``watch_lines``, ``watch_sequence`` and
                  ``watch_silence``
+    source_snapshot      snapshots of the source of a soft topic, which the application reads
     snapshot_cache       values of ranges, read together at one version or not at all
     snapshot_cache_state feeds of a cache, handovers and bounds: its ``cached_value``
     region               knowledge of a ``key_range`` at an interval of versions, kept in a ``version_tree``

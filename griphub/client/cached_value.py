@@ -25,7 +25,7 @@ class CachedValue:
         data: JSON value, text, or bytes, by the content type.
         content_type: media type of the data.
         attributes: texts by name.
-        version: of the transaction that stored it.
+        version: of the transaction that stored it; of a value in a snapshot of a source, that of the snapshot.
         cursor: place of the event; the condition (``If-Match``) for a change of this value.
         time: time of storing, RFC 3339; empty if the topic has none.
     """

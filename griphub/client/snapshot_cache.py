@@ -22,6 +22,7 @@ from griphub.client.snapshot_cache_state import (
     StartFeed,
     StopFeed,
 )
+from griphub.client.source_snapshot import SourceSnapshot, SourceSnapshots
 from griphub.client.stitched import NotKnown, View
 from griphub.client.watch_actions import WatchReport
 from griphub.client.watch_messages import Snapshot, Version
@@ -32,6 +33,9 @@ __all__ = ["SnapshotCache"]
 
 SLICE: Final = 500
 """Values of a snapshot that are taken in one turn of the loop."""
+
+READS_MAX: Final = 4
+"""Number of snapshots of a source that are read at a time: a resync of thousands of ranges is no attack on it."""
 
 
 class SnapshotCache:
@@ -48,6 +52,8 @@ class SnapshotCache:
         url: of the hub with the prefix of its route.
         topic: name of the topic.
         token: bearer token, or a function that returns one for each request; None for none.
+        snapshots: reads a snapshot of a range from the source of a soft topic, as that of a ``Watcher``; it is called
+            for at most four ranges at a time. None for a topic whose snapshots the hub has.
         bytes_max: bytes of all values. With more of them earlier versions are forgotten first, then the largest range.
         history: seconds for which versions are kept, so that ranges with other tops can be read together.
         interval: seconds between progress, a setting of the topic.
@@ -64,6 +70,7 @@ class SnapshotCache:
         topic: str,
         *,
         token: Token = None,
+        snapshots: SourceSnapshots | None = None,
         bytes_max: int = BYTES_MAX,
         history: float = HISTORY,
         interval: float = INTERVAL,
@@ -73,6 +80,8 @@ class SnapshotCache:
         self._url = url
         self._topic = topic
         self._token = token
+        self._snapshots = snapshots
+        self._reading = asyncio.Semaphore(READS_MAX)
         self._interval = interval
         self._on_report = on_report
         self._on_ended = on_ended
@@ -312,6 +321,7 @@ class SnapshotCache:
             high,
             cursor=feed.cursor,
             token=self._token,
+            snapshots=None if self._snapshots is None else self._read_source,
             on_report=report,
             interval=self._interval,
         )
@@ -327,6 +337,11 @@ class SnapshotCache:
         except Exception as error:  # noqa: BLE001 - only this range is lost
             # Refused by the hub, or raised by a callback: the range is not known any more, and the others go on.
             self._apply(self._state.failed(feed.number, str(error) or type(error).__name__))
+
+    async def _read_source(self, range: KeyRange) -> SourceSnapshot | None:
+        assert self._snapshots is not None
+        async with self._reading:
+            return await self._snapshots(range)
 
     async def _replace(self, number: int, snapshot: Snapshot) -> None:
         builder = self._state.builder(number, snapshot.version)

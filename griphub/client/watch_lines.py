@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from griphub.client.errors import BadAnswer
@@ -129,6 +129,8 @@ def checked_event(document: Mapping[str, Any]) -> ReceivedEvent:
     if "version_cursor" not in document:
         optional["version_cursor"] = Version.of(str(document.get("cursor"))).end
     event = ReceivedEvent.of({**optional, **document})
+    if not event.id:
+        event = replace(event, document=document)
     key, op = event.key, event.op
     if key is None:
         if op is not None:

@@ -88,9 +88,10 @@ _REQUEST: Final = (*_STREAM, WatchPhase.SNAPSHOT, WatchPhase.HANDED)
 class _Taken:
     """Snapshot that is being read."""
 
-    def __init__(self, version: Version, cursor: str) -> None:
+    def __init__(self, version: Version, cursor: str, begin: str) -> None:
         self.version = version
         self.cursor = cursor
+        self.begin = begin
         self.events: list[ReceivedEvent] = []
         self.size = 0
 
@@ -307,13 +308,15 @@ class WatchState:
 
     # --- the snapshot
 
-    def versioned(self, number: int, cursor: str, now: float) -> list[WatchAction]:
+    def versioned(self, number: int, cursor: str, now: float, begin: str | None = None) -> list[WatchAction]:
         """Take the first line of a snapshot.
 
         Args:
             number: of the request.
             cursor: place of its version.
             now: monotonic time in seconds.
+            begin: earlier place, from which the watch goes on; changes up to the version are dropped. None for the
+                place of the version.
 
         Returns:
             Actions, in order.
@@ -321,7 +324,7 @@ class WatchState:
         if not self._counts(number, WatchPhase.SNAPSHOT):
             return []
         try:
-            self._snapshot = _Taken(Version.of(cursor), cursor)
+            self._snapshot = _Taken(Version.of(cursor), cursor, cursor if begin is None else begin)
         except BadAnswer as error:
             return self._back_off(now, WatchReportKind.LOST, str(error))
         return []
@@ -371,7 +374,7 @@ class WatchState:
         taken, self._snapshot = self._snapshot, None
         if taken is None:
             return self._back_off(now, WatchReportKind.LOST, "the snapshot has no version")
-        self._place(taken.version, taken.cursor)
+        self._place(taken.version, taken.begin)
         snapshot = Snapshot(self._range, taken.version, taken.cursor, tuple(taken.events), taken.size)
         return [Deliver(snapshot), *self._request(now)]
 

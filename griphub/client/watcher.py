@@ -13,6 +13,7 @@ from griphub.client.errors import BadAnswer, Closed, ConnectionLost, Gone, HubEr
 from griphub.client.key_range import KeyRange
 from griphub.client.retry import REPEATED
 from griphub.client.snapshot import SnapshotVersion, read_snapshot
+from griphub.client.source_snapshot import BEGINNING, SourceSnapshots
 from griphub.client.watch_actions import (
     AskApplication,
     Deliver,
@@ -22,9 +23,10 @@ from griphub.client.watch_actions import (
     TakeSnapshot,
     WatchAction,
     WatchReport,
+    WatchReportKind,
 )
 from griphub.client.watch_lines import WatchLines
-from griphub.client.watch_messages import Change, Progress, Resync, Snapshot, WatchMessage
+from griphub.client.watch_messages import Change, Progress, Resync, Snapshot, Version, WatchMessage
 from griphub.client.watch_silence import INTERVAL, WatchSilence
 from griphub.client.watch_state import SNAPSHOT_MAX, WatchPhase, WatchState
 
@@ -45,8 +47,8 @@ TURN: Final = 500
 """Lines after which other tasks have their turn."""
 
 ELSEWHERE: Final = (
-    "the snapshots of this topic are elsewhere, and are not read with the hub's token: begin with cursor='0', and read"
-    " them in on_resync"
+    "the snapshots of this topic are elsewhere, and are not read with the hub's token: give snapshots=, a function that"
+    " reads them"
 )
 """Text of the error if the hub redirects the request for a snapshot."""
 
@@ -77,13 +79,18 @@ class Watcher:
         token: bearer token, or a function that returns one for each request; None for none.
         on_resync: receives the hub's answer when changes are missing, takes a snapshot itself, and returns the cursor
             of its version, from which the watch goes on; or None for a snapshot by the watcher. None if that takes all.
+        snapshots: reads a snapshot of a range, at its newest version, from the source of a soft topic, whose snapshots
+            the hub does not have. It returns None if there is none at the moment. After that, and after an ``OSError``
+            or ``ConnectionLost`` that it raises, it is called again after a growing pause. None for snapshots of the
+            hub.
         on_report: receives reports of lost streams, resyncs and faults of the hub. The watch goes on by itself.
         interval: seconds between progress, a setting of the topic: a stream without a line for three times as long is
             lost. A longer interval is learned.
         snapshot_max: bytes of a snapshot.
 
     Raises:
-        ValueError: the URL is not one of HTTP, or no key is in the range.
+        ValueError: the URL is not one of HTTP, no key is in the range, or both ``on_resync`` and ``snapshots`` are
+            given.
         BadAnswer: ``cursor`` is no cursor.
     """
 
@@ -97,20 +104,31 @@ class Watcher:
         cursor: str | None = None,
         token: Token = None,
         on_resync: Callable[[Resync], Awaitable[str | None]] | None = None,
+        snapshots: SourceSnapshots | None = None,
         on_report: Callable[[WatchReport], object] | None = None,
         interval: float = INTERVAL,
         snapshot_max: int = SNAPSHOT_MAX,
     ) -> None:
+        if on_resync is not None and snapshots is not None:
+            raise ValueError("on_resync and snapshots exclude each other: both take snapshots")
         self._connection = HubConnection(url, token)
         self._topic = topic
         self._range = KeyRange.of(low, high)
         self._on_resync = on_resync
+        self._snapshots = snapshots
+        self._floor = Version.of("0")
+        """Version of the source behind which the hub has all changes, as the last resync has named it."""
+        self._floor_cursor = "0"
+        self._ahead = False
+        """True while nothing has followed the last snapshot."""
+        self._begun = snapshots is None or cursor is not None
+        """False until the resync that only names the floor."""
         self._on_report = on_report
         self._state = WatchState(
             self._range,
-            cursor,
+            BEGINNING if cursor is None and snapshots is not None else cursor,
             random.random,
-            handed=on_resync is not None,
+            handed=on_resync is not None or snapshots is not None,
             silence=WatchSilence(interval),
             snapshot_max=snapshot_max,
         )
@@ -192,15 +210,21 @@ class Watcher:
                     self._deliver(message)
                 case WatchReport():
                     self._request = None
-                    if self._on_report is not None:
-                        self._on_report(action)
+                    self._report(action)
                 case Fail(reason):
                     self._request = None
                     raise HubError(reason)
                 case OpenStream() | TakeSnapshot() | AskApplication():
                     self._request = action
 
+    def _report(self, report: WatchReport) -> None:
+        expected = not self._begun and report.kind is WatchReportKind.RESYNC
+        self._begun = self._begun or expected
+        if self._on_report is not None and not expected:
+            self._on_report(report)
+
     def _deliver(self, message: WatchMessage) -> None:
+        self._ahead = isinstance(message, Snapshot)
         size = MESSAGE_SIZE + (message.size if isinstance(message, Change | Snapshot) else 0)
         self._queue.append((message, size))
         self._size += size
@@ -220,7 +244,8 @@ class Watcher:
                     case OpenStream() as request:
                         await self._attempt(request, self._watch(request))
                     case TakeSnapshot() as request:
-                        await self._attempt(request, self._take(request))
+                        take = self._take if self._snapshots is None else self._take_source
+                        await self._attempt(request, take(request))
                     case AskApplication() as request:
                         await self._ask(request)
         except Exception as error:  # noqa: BLE001 - the iteration raises it
@@ -315,9 +340,39 @@ class Watcher:
                 await asyncio.sleep(0)
         self._apply(self._state.complete(number, self._now()))
 
+    async def _take_source(self, request: TakeSnapshot) -> None:
+        assert self._snapshots is not None
+        number, floor = request.number, self._floor
+        try:
+            snapshot = await self._snapshots(self._range)
+        except OSError as error:
+            raise ConnectionLost(str(error) or type(error).__name__, maybe_stored=False) from error
+        if snapshot is None:
+            raise ConnectionLost("the source has no snapshot now", maybe_stored=False)
+        if snapshot.version < floor.number:
+            text = f"the snapshot of the source is that of version {snapshot.version}, and changes up to {floor.number}"
+            raise ConnectionLost(f"{text} are not retained", maybe_stored=False)
+        # A snapshot that the hub has not reached yet may be refused as a place, and each later one too if the source
+        # goes on: then the watch begins at the floor, and drops the changes that the snapshot has.
+        begin = self._floor_cursor if self._ahead else None
+        self._apply(self._state.versioned(number, str(snapshot.place(floor)), self._now(), begin))
+        for count, event in enumerate(snapshot.events(floor), 1):
+            self._apply(self._state.taken(number, event, len(str(event.data)) + MESSAGE_SIZE, self._now()))
+            if self._request is not request:
+                return
+            if count % TURN == 0:
+                await asyncio.sleep(0)
+        self._apply(self._state.complete(number, self._now()))
+
     async def _ask(self, request: AskApplication) -> None:
-        assert self._on_resync is not None
-        cursor = await self._on_resync(request.resync)
+        cursor = None
+        if self._on_resync is not None:
+            cursor = await self._on_resync(request.resync)
+        elif request.resync.floor_cursor is None:
+            # The hub does not know yet how far the source is, or its answer was out of order: it is asked again.
+            cursor = BEGINNING
+        else:
+            self._floor, self._floor_cursor = Version.of(request.resync.floor_cursor), request.resync.floor_cursor
         self._apply(self._state.placed(request.number, cursor, self._now()))
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from griphub.notify.http_response import ResponseReader
 from griphub.notify.outbox import Outbox, OutboxState
+from griphub.notify.subscriber_counts import subscriber_counts
 from gripproxy.grip.signature import Signer
 from gripproxy.process.log import log
 
@@ -19,6 +21,9 @@ ANSWER_TIME: Final = 10.0
 RETRY_FIRST: Final = 0.05
 RETRY_LAST: Final = 1.0
 """Seconds before a further attempt to connect, or to publish after a refusal: the first and the longest pause."""
+
+LOGGED: Final = 4096
+"""Bytes of a refusal in the log."""
 
 ControlAddress = str | tuple[str, int]
 """Path of a Unix socket, or host and port."""
@@ -33,17 +38,25 @@ class ControlClient:
     Args:
         address: of the control port.
         outbox: items to publish.
+        on_counts: called with the channels of items and the number of subscribers that each of them had, after a
+            request with an item of ``publish_counted``; with None in place of numbers if the handler does not count.
     """
 
-    def __init__(self, address: ControlAddress, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        address: ControlAddress,
+        outbox: Outbox,
+        on_counts: Callable[[Sequence[str], Sequence[int] | None], None] = lambda channels, counts: None,
+    ) -> None:
         self._address = address
         self._outbox = outbox
+        self._on_counts = on_counts
         self._loop = asyncio.get_running_loop()
         host = "localhost" if isinstance(address, str) else f"{address[0]}:{address[1]}"
         self._signer: Signer | None = None
-        self._head = (
-            f"POST /publish HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: "
-        ).encode()
+        head = f"POST /publish HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        self._head = f"{head}Content-Length: ".encode()
+        self._counting_head = f"{head}Accept: application/json\r\nGripproxy-Count: yes\r\nContent-Length: ".encode()
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self._flush: asyncio.Handle | None = None
@@ -88,6 +101,16 @@ class ControlClient:
         self._outbox.add(channel, item)
         self.flush()
 
+    def publish_counted(self, channel: str, item: bytes) -> None:
+        """Publish an item, and have the subscribers of its request's items counted, which costs the handler some time.
+
+        Args:
+            channel: name of its channel.
+            item: its JSON.
+        """
+        self._outbox.add(channel, item, counted=True)
+        self.flush()
+
     def flush(self) -> None:
         """Send, at the end of this turn of the loop, the items and hints of the outbox."""
         if self._flush is None and self._pause is None:
@@ -103,7 +126,8 @@ class ControlClient:
             bearer = b""
             if self._signer is not None:
                 bearer = b"Authorization: Bearer %b\r\n" % self._signer.token(int(time.time()))
-            transport.write(b"%b%d\r\n%b\r\n%b" % (self._head, len(body), bearer, body))
+            head = self._counting_head if self._outbox.counts else self._head
+            transport.write(b"%b%d\r\n%b\r\n%b" % (head, len(body), bearer, body))
             self._deadline = self._loop.call_later(ANSWER_TIME, transport.abort)
 
     async def _run(self) -> None:
@@ -170,10 +194,13 @@ class ControlClient:
         if status == 200:
             self.requests += 1
             self._retry = RETRY_FIRST
-            self._outbox.delivered()
+            channels = self._outbox.delivered()
+            if self._outbox.counts:
+                self._on_counts(channels, subscriber_counts(body, len(channels)))
         else:
             self.failures += 1
-            log.error("hub: the handler refused items: code=%d reason=%s", status, body.decode("utf-8", "replace"))
+            reason = body[:LOGGED].decode("utf-8", "replace")
+            log.error("hub: the handler refused items: code=%d reason=%s", status, reason)
             self._outbox.refused()
             # Not with the next item: each request would be refused, and logged.
             self._pause = self._loop.call_later(self._next_pause(), self._resume)

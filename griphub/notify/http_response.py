@@ -8,8 +8,8 @@ import httptools
 
 __all__ = ["BODY_MAX", "ResponseReader"]
 
-BODY_MAX: Final = 4096
-"""Bytes kept of the body of a refusal, for the log."""
+BODY_MAX: Final = 131_072
+"""Bytes kept of a body: the numbers of subscribers of a batch of items fit, of which none has less than 100 bytes."""
 
 
 class ResponseReader:

@@ -53,11 +53,13 @@ class Outbox:
         self._item_max = body_max - len(_FRAME % b"")
         self._batch_max = min(batch_max, body_max)
         self._queue_max = queue_max
-        self._items: list[tuple[str, bytes]] = []
+        self._items: list[tuple[str, bytes, bool]] = []
         self._size = 0
         self._under_way: list[str] = []
         self._missed: dict[str, None] = {}
         self.state = OutboxState.AWAY
+        self.counts = False
+        """True if the request under way asks for the numbers of subscribers of its items."""
         self.overflows = 0
         """Times at which the queue was full, since the start."""
 
@@ -71,12 +73,13 @@ class Outbox:
         """Bytes of waiting items."""
         return self._size
 
-    def add(self, channel: str, item: bytes) -> None:
+    def add(self, channel: str, item: bytes, *, counted: bool = False) -> None:
         """Add an item.
 
         Args:
             channel: name of its channel.
             item: its JSON.
+            counted: whether its request asks for the numbers of subscribers.
         """
         if self.state is OutboxState.AWAY or channel in self._missed:
             self._missed[channel] = None
@@ -89,7 +92,7 @@ class Outbox:
             self._forget_items()
             self._missed[channel] = None
             return
-        self._items.append((channel, item))
+        self._items.append((channel, item, counted))
         self._size += len(item)
 
     def miss(self, channels: Iterable[str]) -> None:
@@ -111,10 +114,15 @@ class Outbox:
         self.state = OutboxState.READY
         self._miss_request()
 
-    def delivered(self) -> None:
-        """End the request under way: the handler has its items."""
+    def delivered(self) -> list[str]:
+        """End the request under way: the handler has its items.
+
+        Returns:
+            The channels of the items, in order.
+        """
         self.state = OutboxState.READY
-        self._under_way = []
+        channels, self._under_way = self._under_way, []
+        return channels
 
     def next_body(self) -> bytes:
         """Return the body of the next request and begin it; empty if there is nothing to send, or one is under way."""
@@ -132,10 +140,11 @@ class Outbox:
                 # One more for the comma.
                 left -= len(item) + 1
             del self._missed[channel]
-        taken = 0
-        for channel, item in self._items:
+        taken, counts = 0, False
+        for channel, item, counted in self._items:
             if parts and len(item) > left:
                 break
+            counts = counts or counted
             parts.append(item)
             self._under_way.append(channel)
             left -= len(item) + 1
@@ -144,6 +153,7 @@ class Outbox:
         del self._items[:taken]
         if not parts:
             return b""
+        self.counts = counts
         self.state = OutboxState.SENDING
         return _FRAME % b",".join(parts)
 
@@ -151,13 +161,13 @@ class Outbox:
         """Turn the waiting items of a channel into its hint, which goes before all items."""
         self._missed[channel] = None
         self._items = [each for each in self._items if each[0] != channel]
-        self._size = sum(len(item) for _, item in self._items)
+        self._size = sum(len(item) for _, item, _ in self._items)
 
     def _miss_request(self) -> None:
         self._missed.update(dict.fromkeys(self._under_way))
         self._under_way = []
 
     def _forget_items(self) -> None:
-        self._missed.update((channel, None) for channel, _ in self._items)
+        self._missed.update((channel, None) for channel, _, _ in self._items)
         self._items.clear()
         self._size = 0

@@ -6,6 +6,7 @@ so both have an interpreter of their own. They end when the hub's end of their s
     frames          values on a Unix socket, each with its length
     child_process   hub: one child, its socket and its end
     child           child: arguments, signals, log
+    collector       thresholds of the garbage collector of hub and children
     checkpointer    child: checkpoints of the write-ahead log, in a thread
     writer_process  child: group commits
     writer          hub: ``WriterProcess``

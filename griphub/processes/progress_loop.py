@@ -136,7 +136,7 @@ class ProgressLoop:
             if taken is None:
                 return False
             held, due = taken
-            watchers = [channel for channel in held.channels.values() if channel.watches]
+            watchers = [channel for channel in held.channels if channel.watches]
             if not watchers:
                 self.schedule.end(held)
                 continue

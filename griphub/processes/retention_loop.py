@@ -1,7 +1,7 @@
 """Retention loop: raises the floors of topics, and deletes events below them, a slice at a time.
 
 Before a floor passes the tail of a channel, the tail is moved up to the newest event, so that a client that has
-everything is never found below the floor.
+everything is never found below the floor. No floor passes an event that is still to be given to followers.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class RetentionLoop:
         for topic in part:
             await self._retain(topic)
         for number in await self._writer.gone_topics():
+            self._leases.forget(number)
             await self._repeat(partial(self._writer.delete_slice, number))
         await self._repeat(self._writer.forget_names)
 
@@ -102,12 +103,11 @@ class RetentionLoop:
 
     async def _step(self, topic: Topic) -> Topic | None:
         """Raise the floor of a topic as far as one look finds it, and delete; None if it is where it belongs."""
-        wanted = await self._writer.wanted_floor(topic.number)
-        if wanted > topic.floor and self._leases.leased(topic.number, self._now()):
+        wanted = min(await self._writer.wanted_floor(topic.number), self._fanout.newest)
+        if self._leases.leased(topic.number, self._now()):
             known = await self._readers.topic(topic.name)
-            keep = self._leases.keep(topic.number, self._now(), 0 if known is None else known.bytes)
-            if keep is not None:
-                wanted = min(wanted, keep)
+            size = 0 if known is None else known.bytes
+            wanted = self._leases.floor(topic.number, self._now(), wanted, topic.floor, size)
         raised: Topic | None = None
         if wanted > topic.floor:
             for held in self._index.of_topic(topic.number):

@@ -3,13 +3,13 @@
     python -P -m griphub.processes.sender_process --fd N --store PATH --options JSON …
 
 It holds a lock beside the store, and is ready when it has it: the sender of a hub that was killed has ended then, and
-sends no request for a subscription that was cancelled since. It ends when the hub does.
+sends no request for a subscription that was cancelled since. It ends when the hub does, and with exit status 1 after an
+unexpected error that is not one of a single subscription: the next process begins at the stored positions.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import pathlib
 import random
 import signal
@@ -31,6 +31,7 @@ from griphub.callbacks.own_addresses import own_addresses
 from griphub.callbacks.push_event import push_event
 from griphub.callbacks.request_limits import RequestLimits
 from griphub.processes.child import child_parser
+from griphub.processes.collector import KEEPING, settle_collector
 from griphub.processes.frames import FrameBuffer, frame
 from griphub.processes.sender_commands import (
     ADD,
@@ -93,18 +94,27 @@ class SenderPort:
         epochs: those of the store.
         client: sends requests.
         after: called after each outcome.
+        failed: called while an unexpected error of an outcome is handled.
 
     Attributes:
         known: id up to which the hub knows the events of the store. Later ones are not delivered yet: a subscriber that
             had one could ask the hub for those behind it, and to the hub such a place would be none of its store.
     """
 
-    def __init__(self, rows: RowReader, epochs: Epochs, client: CallbackClient, after: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        rows: RowReader,
+        epochs: Epochs,
+        client: CallbackClient,
+        after: Callable[[], None],
+        failed: Callable[[], None],
+    ) -> None:
         self.known = 0
         self._rows = rows
         self._epochs = epochs
         self._client = client
         self._after = after
+        self._failed = failed
 
     def read(self, topic: int, after: int, limit: int) -> PageRead | None:
         """Return events of a topic; see ``Port``.
@@ -145,8 +155,11 @@ class SenderPort:
         """
 
         def ended(outcome: Outcome) -> None:
-            done(outcome)
-            self._after()
+            try:
+                done(outcome)
+                self._after()
+            except Exception:  # noqa: BLE001 - it is logged, and the end
+                self._failed()
 
         return self._client.send(url, owner, headers, body, answer_max, ended)
 
@@ -160,6 +173,9 @@ class Orders(asyncio.Protocol):
         epochs: those of the store.
         figures: returns figures by name.
         ended: called when the hub has ended.
+
+    Attributes:
+        failed: whether the process ends because of an unexpected error.
     """
 
     def __init__(
@@ -181,6 +197,7 @@ class Orders(asyncio.Protocol):
         self._turn: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
+        self.failed = False
         self._last_figures: dict[str, int] = {}
         self._orders: dict[int, Callable[..., None]] = {
             ADD: self._add,
@@ -222,10 +239,26 @@ class Orders(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def fail(self) -> None:
+        """Log the error that is being handled, and end: a turn was done in part only."""
+        if self.failed:
+            return
+        log.exception("unexpected error: the sender ends, and another one takes over")
+        self.failed = True
+        try:
+            self.stop()
+        except Exception:  # noqa: BLE001 - the positions are those that were reported before
+            log.exception("positions not reported")
+            if self._transport is not None:
+                self._transport.abort()
+
     def data_received(self, data: bytes) -> None:
         """Carry out orders; called by the loop with ``data``."""
-        for kind, *arguments in self._buffer.feed(data):
-            self._orders[kind](*arguments)
+        try:
+            for kind, *arguments in self._buffer.feed(data):
+                self._orders[kind](*arguments)
+        except Exception:  # noqa: BLE001 - it is logged, and the end
+            self.fail()
         self.kick()
 
     def send(self, value: Any) -> None:
@@ -246,7 +279,12 @@ class Orders(asyncio.Protocol):
         self._turn = None
         if self._stopped:
             return
-        if self._dispatcher.work():
+        try:
+            more = self._dispatcher.work()
+        except Exception:  # noqa: BLE001 - it is logged, and the end
+            self.fail()
+            return
+        if more:
             self.kick()
         elif (deadline := self._dispatcher.deadline) is not None and (
             self._timer is None or deadline < self._timer.when()
@@ -267,7 +305,12 @@ class Orders(asyncio.Protocol):
         if transport.get_write_buffer_size():
             # The hub has not taken the last one yet.
             return
-        if reports := self._dispatcher.reports():
+        try:
+            reports = self._dispatcher.reports()
+        except Exception:  # noqa: BLE001 - it is logged, and the end
+            self.fail()
+            return
+        if reports:
             self.send((REPORTS, reports))
         if (figures := self._figures()) != self._last_figures:
             self._last_figures = figures
@@ -298,14 +341,16 @@ class Orders(asyncio.Protocol):
             number, topic, name, id, owner, callback, keys, position, confirmed, rest, failure = plain
             try:
                 url, signer = parse_callback(callback, OPEN), _signer(keys)
+                reason = RestReason(rest) if rest else None
+                failed = FailureClass(failure) if failure else None
             except (BadCallback, ValueError) as error:
                 log.error("subscription not begun: number=%d reason=%s", number, error)
                 continue
             self._dispatcher.add(
                 *(number, topic, name, id, owner, url, signer, position),
                 confirmed=confirmed,
-                rest=RestReason(rest) if rest else None,
-                failure=FailureClass(failure) if failure else None,
+                rest=reason,
+                failure=failed,
             )
 
     def _rest(self, numbers: Sequence[int], reason: str) -> None:
@@ -343,7 +388,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: arguments; None for those of the process.
 
     Returns:
-        The exit status: 2 if the store or an option cannot be used.
+        The exit status: 1 after an unexpected error; 2 if the store or an option cannot be used.
     """
     parser = child_parser()
     parser.add_argument("--options", required=True)
@@ -364,16 +409,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             sock.sendall(frame((UNUSABLE, str(error))))
             return 2
         try:
-            uvloop.run(_serve(sock, rows, options, policy, tls))
+            return uvloop.run(_serve(sock, rows, options, policy, tls))
         finally:
             rows.close()
             lock.release()
-    return 0
 
 
 async def _serve(
     sock: socket.socket, rows: RowReader, options: SenderOptions, policy: AddressPolicy, tls: ssl.SSLContext
-) -> None:
+) -> int:
     loop = asyncio.get_running_loop()
     log.attach(loop)
     end = asyncio.Event()
@@ -381,7 +425,7 @@ async def _serve(
     epochs = Epochs(state.intervals)
     requests = RequestLimits(deadline=options.timeout, per_address=options.per_host)
     client = CallbackClient(policy, requests, tls, loop)
-    port = SenderPort(rows, epochs, client, lambda: orders.kick())
+    port = SenderPort(rows, epochs, client, lambda: orders.kick(), lambda: orders.fail())
     limits = DispatcherLimits(
         DeliveryLimits(tries=options.tries, pauses=Pauses(options.pause, options.pause_max)),
         total=options.total,
@@ -402,8 +446,7 @@ async def _serve(
     loop.add_signal_handler(signal.SIGTERM, orders.stop)
     transport, _ = await loop.create_unix_connection(lambda: orders, sock=sock)
     log.info("sender ready")
-    gc.collect()
-    gc.freeze()
+    settle_collector(KEEPING)
     try:
         while not end.is_set():
             client.sweep(loop.time())
@@ -416,6 +459,7 @@ async def _serve(
     finally:
         client.close()
         transport.abort()
+    return 1 if orders.failed else 0
 
 
 def _figures(dispatcher: Dispatcher, client: CallbackClient) -> dict[str, int]:
@@ -425,6 +469,7 @@ def _figures(dispatcher: Dispatcher, client: CallbackClient) -> dict[str, int]:
         "challenges": figures.challenges,
         "aborted": figures.aborted,
         "ours": figures.ours,
+        "faults": figures.faults,
         "running": dispatcher.running,
         "waiting": dispatcher.waiting,
         "memory": dispatcher.memory,

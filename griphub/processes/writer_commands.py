@@ -45,7 +45,7 @@ class WriterCommands(abc.ABC):
     async def put_topic(
         self, name: str, settings: TopicSettings, owner: str = "", owner_max: int | None = None
     ) -> tuple[Topic, bool] | None:
-        """Make a topic, or change its settings.
+        """Make a topic, or change its settings. One whose events are kept by another store stays as it is.
 
         Args:
             name: of the topic.

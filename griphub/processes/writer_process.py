@@ -10,7 +10,6 @@ or synchronisation the process ends: the next one opens the file anew, and copie
 from __future__ import annotations
 
 import argparse
-import gc
 import sqlite3
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any, Final
 
 from griphub.processes.checkpointer import Checkpointer
 from griphub.processes.child import Child, child_parser
+from griphub.processes.collector import PASSING, settle_collector
 from griphub.processes.frames import FrameSocket
 from griphub.processes.large_transfer import PartBuffer
 from griphub.store.ballast import BALLAST_SIZE
@@ -78,9 +78,6 @@ GROUP_BYTES: Final = 8 * 1024 * 1024
 LARGE: Final = 1024 * 1024
 """Bytes of a publication from which on it has a commit of its own: those that have arrived before it do not wait for
 its synchronisation."""
-
-GC_THRESHOLD: Final = (50_000, 50, 100)
-"""Objects and collections after which circles are looked for: a commit makes thousands of objects and no circle."""
 
 IDLE: Final = 3.0
 """Seconds without a command after which the log is emptied and free pages are released."""
@@ -351,9 +348,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     state = writer.state()
     log.info("store open: path=%s epoch=%s newest=%d sync=%s", options.store, state.epoch, state.newest, options.sync)
     channel.send((READY, plain_state(state)))
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLD)
+    settle_collector(PASSING)
     try:
         WriterLoop(channel, writer, checkpoints).run(lambda: child.terminating)
     except StoreBroken as error:

@@ -67,6 +67,7 @@ class Delivery(Generic[E]):
     __slots__ = (
         "_chance",
         "_failures",
+        "_faults",
         "_flight",
         "_limits",
         "_misses",
@@ -111,6 +112,8 @@ class Delivery(Generic[E]):
         self._failures = 0
         self._misses = 0
         """Pages in sequence that could not be read, or lacked an event."""
+        self._faults = 0
+        """Unexpected errors since the last success."""
         self._until = 0.0
 
     # --- orders of the owner
@@ -153,7 +156,7 @@ class Delivery(Generic[E]):
         if self.state is not State.RESTING:
             return None
         self.rest_reason = None
-        self._failures = self._misses = 0
+        self._failures = self._misses = self._faults = 0
         # The caller need not pass events to a subscription that rests: a page is needed in any case, also behind the
         # event of a request that is still under way.
         self._go(Cause.MORE if self.confirmed else Cause.UNCONFIRMED)
@@ -321,6 +324,27 @@ class Delivery(Generic[E]):
             return Sleep(self._until)
         return self._begin(Cause.MORE if self.confirmed else Cause.UNCONFIRMED)
 
+    def fault(self, now: float) -> Action[E] | None:
+        """Begin anew at the position after an unexpected error, in any state.
+
+        A request or a page under way is forgotten; the caller has ended it. After ``tries`` errors without a success
+        between the subscription rests.
+
+        Args:
+            now: monotonic time in seconds.
+
+        Returns:
+            ``Sleep``, or None.
+        """
+        self._flight, self._reading = None, False
+        if self.state is State.RESTING or self.state is State.CANCELLED:
+            return None
+        self._faults += 1
+        if self._faults >= self._limits.tries:
+            self.rest(RestReason.FAULT)
+            return None
+        return self._pause(self._limits.pauses.after(self._faults, self._chance()), now, Cause.FAULT)
+
     # --- the parts of a change
 
     @property
@@ -351,7 +375,7 @@ class Delivery(Generic[E]):
         self._reading = False
 
     def _succeeded(self, flight: SendChallenge | SendEvent[E], now: float) -> Action[E] | None:
-        self._failures = 0
+        self._failures = self._faults = 0
         self.failure = self.failure if self.state is State.RESTING else None
         if isinstance(flight, SendChallenge):
             self.confirmed = True
@@ -383,8 +407,8 @@ class Delivery(Generic[E]):
         pauses = Pauses(READ_PAUSE, self._limits.pauses.longest)
         return self._pause(pauses.after(self._misses, self._chance()), now)
 
-    def _pause(self, seconds: float, now: float) -> Sleep:
-        self._go(Cause.PAUSE)
+    def _pause(self, seconds: float, now: float, cause: Cause = Cause.PAUSE) -> Sleep:
+        self._go(cause)
         # A subscription that pauses has no event in memory.
         self._forget()
         self._until = now + seconds

@@ -36,6 +36,7 @@ class Cause(enum.Enum):
     MORE = "the store has, or may have, further events"
     CAUGHT_UP = "all events were delivered"
     PAUSE = "an attempt failed, or the store did"
+    FAULT = "an unexpected error of the sender: it is begun anew after a pause"
     REST = "attempts failed too often, or the subscription has no rights any more"
     CANCEL = "the subscription is deleted"
 
@@ -51,30 +52,33 @@ class RestReason(enum.StrEnum):
     """The time for which the rights of the subscription were granted is over."""
     REVOKED = "revoked"
     """The owner has no rights any more."""
+    FAULT = "fault"
+    """Unexpected errors of the sender, which its log has."""
 
 
 _S, _C = State, Cause
 _ENDS: Final = {_C.REST: _S.RESTING, _C.CANCEL: _S.CANCELLED}
+_BREAKS: Final = {_C.FAULT: _S.PAUSING, **_ENDS}
 
 TRANSITIONS: Final[Mapping[State, Mapping[Cause, State]]] = {
     # The challenge of a callback that is confirmed is followed by a page: its window is empty.
-    _S.CHALLENGING: {_C.MORE: _S.REPLAYING, _C.PAUSE: _S.PAUSING, **_ENDS},
+    _S.CHALLENGING: {_C.MORE: _S.REPLAYING, _C.PAUSE: _S.PAUSING, **_BREAKS},
     _S.REPLAYING: {
         _C.EVENTS: _S.SENDING,
         _C.MORE: _S.REPLAYING,
         _C.CAUGHT_UP: _S.LIVE,
         _C.PAUSE: _S.PAUSING,
-        **_ENDS,
+        **_BREAKS,
     },
-    _S.LIVE: {_C.EVENTS: _S.SENDING, _C.MORE: _S.REPLAYING, **_ENDS},
+    _S.LIVE: {_C.EVENTS: _S.SENDING, _C.MORE: _S.REPLAYING, **_BREAKS},
     _S.SENDING: {
         _C.EVENTS: _S.SENDING,
         _C.MORE: _S.REPLAYING,
         _C.CAUGHT_UP: _S.LIVE,
         _C.PAUSE: _S.PAUSING,
-        **_ENDS,
+        **_BREAKS,
     },
-    _S.PAUSING: {_C.UNCONFIRMED: _S.CHALLENGING, _C.MORE: _S.REPLAYING, **_ENDS},
+    _S.PAUSING: {_C.UNCONFIRMED: _S.CHALLENGING, _C.MORE: _S.REPLAYING, **_BREAKS},
     _S.RESTING: {_C.UNCONFIRMED: _S.CHALLENGING, _C.MORE: _S.REPLAYING, **_ENDS},
     _S.CANCELLED: {_C.CANCEL: _S.CANCELLED},
 }

@@ -45,6 +45,12 @@ class KeyRange:
     high: str | None = None
     keyed: bool = True
 
+    def contains(self, key: str | None) -> bool:
+        """Return whether an event with ``key`` lies in the range; None is that of an event without one."""
+        if key is None:
+            return not self.keyed
+        return (self.low is None or self.low <= key) and (self.high is None or key < self.high)
+
 
 WHOLE = KeyRange(keyed=False)
 """The whole topic, events without key included."""
@@ -235,7 +241,7 @@ class StoreWriter(Protocol):
     def put_topic(
         self, name: str, settings: TopicSettings, owner: str = "", owner_max: int | None = None
     ) -> tuple[Topic, bool] | None:
-        """Make a topic, or change its settings.
+        """Make a topic, or change its settings. One whose events are kept by another store stays as it is.
 
         Args:
             name: of the topic.

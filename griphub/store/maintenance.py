@@ -297,7 +297,9 @@ def import_events(path: pathlib.Path, lines: Iterable[bytes]) -> int:
                     publish()
                     topic, version = entry["topic"], ""
                     settings = settings_of(orjson.dumps(entry["settings"]).decode())
-                    writer.put_topic(topic, settings, entry.get("owner", ""))
+                    made = writer.put_topic(topic, settings, entry.get("owner", ""))
+                    if made is not None and made[0].settings.store != settings.store:
+                        raise ValueError(f"the topic {topic!r} is there already, with another store=")
                     continue
                 draft = _draft(entry)
                 if entry["version"] != version:

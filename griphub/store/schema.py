@@ -11,6 +11,7 @@ from griphub.store.errors import StoreProblem
 
 __all__ = [
     "APPLICATION_ID",
+    "COUNTERS",
     "FORMAT",
     "NEWEST",
     "SUBSCRIPTIONS_SINCE",
@@ -31,6 +32,9 @@ SUBSCRIPTIONS_SINCE: Final = 2
 
 NEWEST: Final = "(select v - 1 from meta where k = 'next_id')"
 """Expression for the newest id of a store."""
+
+COUNTERS: Final = "update meta set v = iif(k = 'next_id', ?, ?) where k in ('next_id', 'next_topic')"
+"""Statement that sets the next id and the next number of a topic."""
 
 CACHE_KIB: Final = 65_536
 """Page cache of a connection that writes, in KiB."""

@@ -35,7 +35,7 @@ from griphub.store.plain_records import (
 )
 from griphub.store.publication import Outcome, Publication
 from griphub.store.retention import SLICE, SLICE_TIME
-from griphub.store.schema import Sync, connect_writer, read_state
+from griphub.store.schema import COUNTERS, Sync, connect_writer, read_state
 from griphub.store.sqlite_stamps import SqliteStamps
 from griphub.store.sqlite_subscriptions import SqliteSubscriptions
 from griphub.store.sqlite_sweep import Sweep
@@ -167,9 +167,10 @@ class SqliteWriter:
         self._change(
             ("update epoch set last = ? where last is null", (newest,)),
             ("insert into epoch(epoch, first, last) values (?, ?, null)", (epoch, following)),
-            ("update meta set v = ? where k = 'next_id'", (following,)),
+            # Links name topics by their numbers: those that were issued after the copy are never used again.
+            (COUNTERS, (following, self._next_topic + EPOCH_SKIP)),
         )
-        self._next_id = following
+        self._next_id, self._next_topic = following, self._next_topic + EPOCH_SKIP
         return epoch
 
     def vacuum(self) -> None:
@@ -356,6 +357,8 @@ class SqliteWriter:
     ) -> tuple[Topic, bool] | None:
         """Make a topic, or change its settings; see ``StoreWriter.put_topic``."""
         known = self._topics.get(name)
+        if known is not None and known.settings.store != settings.store:
+            return known, False
         if known is not None:
             topic = replace(known, settings=settings)
             self._change(("update topic set settings = ? where t = ?", (settings_json(settings), topic.number)))
@@ -363,13 +366,14 @@ class SqliteWriter:
             return topic, False
         if owner_max is not None and self._owned[owner] >= owner_max:
             return None
-        birth = self._next_id - 1
+        # Another topic may have had the name: its last cursor must not be a place of this one.
+        birth = self._next_id - (self._next_topic == len(self._numbers) + 1)
         topic = Topic(self._next_topic, name, birth, birth, 0, 0, 0, 0, 0, settings, owner)
         self._change(
             (f"insert into topic({TOPIC_COLUMNS}) values (?,?,?,?,?,?,?,?,?,?,?)", plain_topic(topic)),
-            ("update meta set v = ? where k = 'next_topic'", (self._next_topic + 1,)),
+            (COUNTERS, (birth + 1, self._next_topic + 1)),
         )
-        self._next_topic += 1
+        self._next_topic, self._next_id = self._next_topic + 1, birth + 1
         self._set(topic)
         return topic, True
 

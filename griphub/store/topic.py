@@ -62,7 +62,8 @@ class Topic:
     Attributes:
         number: never used for another topic, also not for a later one of the same name.
         name: of at most 255 bytes.
-        birth: the store's newest id when it was made. A cursor from 1 to below the birth is gone.
+        birth: the store's newest id when it was made, which is no place of an earlier topic. A cursor from 1 to below
+            it is gone.
         floor: all events above it are retained.
         floor_time: time of the last event at or below the floor, in microseconds since 1970; 0 if there was none.
         last: id of its last event; 0 if there was none.

@@ -7,8 +7,9 @@ of the store: no event between that id and the next one is missing, so that id i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from griphub.store.interface import KeyRange
@@ -33,21 +34,26 @@ class HeldChannel:
         name: of the channel, with the prefix of the hub.
         representation: form of its contents.
         frame: that of a follower, without progress.
-        watches: whether its followers are watchers.
         held: range that it belongs to.
         lease: time in seconds until which it stays without a subscription.
         subscribed: True while the handler has a subscriber.
+        sessions: subscribers that the handler had when it counted them last; 0 if it has not since ``subscribed``.
         rights_end: time in seconds since 1970 at which the first link given out for it expires; infinity for none.
     """
 
     name: str
     representation: Representation
     frame: Representation
-    watches: bool
     held: HeldRange
     lease: float
     subscribed: bool = False
+    sessions: int = 0
     rights_end: float = float("inf")
+
+    @property
+    def watches(self) -> bool:
+        """Return whether its followers are watchers."""
+        return self.frame is not self.representation
 
 
 @dataclass(eq=False, slots=True)
@@ -66,7 +72,7 @@ class HeldRange:
         marked: version of the last progress.
         watched: whether its progress is scheduled.
         owner: owner whose request brought it into the index, for the bound of ranges.
-        channels: its channels, by representation.
+        channels: its channels, one for each representation that has followers. Most ranges have one.
     """
 
     number: int
@@ -79,7 +85,14 @@ class HeldRange:
     mark: str = ""
     marked: int = 0
     watched: bool = False
-    channels: dict[Representation, HeldChannel] = field(default_factory=dict)
+    channels: tuple[HeldChannel, ...] = ()
+
+    def channel(self, representation: Representation) -> HeldChannel | None:
+        """Return the channel of a ``representation``; None if it has no followers."""
+        for channel in self.channels:
+            if channel.representation is representation:
+                return channel
+        return None
 
     def reached(self, *, watching: bool) -> int:
         """Return the id up to which a follower at the newest position of the chain has everything.
@@ -101,8 +114,10 @@ class ChannelIndex:
         self._prefix = prefix
         self._topics: dict[int, RangeIndex[HeldRange]] = {}
         self._channels: dict[str, HeldChannel] = {}
-        self._subscribed: set[str] = set()
-        """Names of channels that the handler has subscribers of, also of those that are not in the index."""
+        self._strangers: set[str] = set()
+        """Names of channels that the handler has subscribers of and that are not in the index."""
+        self.counted = True
+        """False once the handler has turned out not to count subscribers, as Pushpin."""
 
     def __len__(self) -> int:
         return len(self._channels)
@@ -141,7 +156,8 @@ class ChannelIndex:
         Returns:
             The range, in the index.
         """
-        held = HeldRange(number, keys, newest, newest, last_event, owner)
+        # One text for all ranges of an owner.
+        held = HeldRange(number, keys, newest, newest, last_event, sys.intern(owner))
         self._topics.setdefault(number, RangeIndex()).add(keys, held)
         return held
 
@@ -157,12 +173,12 @@ class ChannelIndex:
         Returns:
             The channel.
         """
-        channel = held.channels.get(representation)
+        channel = held.channel(representation)
         if channel is None:
             name = channel_name(self._prefix, held.number, representation.value, held.keys)
-            frame, watches = representation.frame, representation.watches
-            channel = HeldChannel(name, representation, frame, watches, held, until, name in self._subscribed)
-            held.channels[representation] = channel
+            channel = HeldChannel(name, representation, representation.frame, held, until, name in self._strangers)
+            self._strangers.discard(name)
+            held.channels = (*held.channels, channel)
             self._channels[name] = channel
         channel.lease = max(channel.lease, until)
         channel.rights_end = min(channel.rights_end, rights_end)
@@ -191,24 +207,44 @@ class ChannelIndex:
         Returns:
             False if the channel is not in the index: its followers must ask again.
         """
-        self._subscribed.add(name)
         channel = self._channels.get(name)
         if channel is None:
+            self._strangers.add(name)
             return False
         channel.subscribed = True
         return True
 
     def unsubscribed(self, name: str) -> None:
         """Note that the handler has no subscriber of the channel ``name`` any more."""
-        self._subscribed.discard(name)
         channel = self._channels.get(name)
-        if channel is not None:
+        if channel is None:
+            self._strangers.discard(name)
+        else:
             channel.subscribed = False
+            channel.sessions = 0
+
+    def count(self, names: Iterable[str], counts: Iterable[int] | None) -> None:
+        """Note how many subscribers channels have.
+
+        Args:
+            names: of the channels.
+            counts: number of each; None if the handler does not count.
+        """
+        self.counted = counts is not None
+        for name, sessions in zip(names, counts or (), strict=False):
+            channel = self._channels.get(name)
+            if channel is not None and channel.subscribed:
+                channel.sessions = sessions
+
+    @property
+    def watchers(self) -> int:
+        """Subscribers of channels of watchers; a channel that has not been counted has at least one."""
+        return sum(max(1, channel.sessions) for channel in self if channel.watches and channel.subscribed)
 
     @property
     def subscribers(self) -> int:
         """Channels that the handler has subscribers of."""
-        return len(self._subscribed)
+        return len(self._strangers) + sum(channel.subscribed for channel in self)
 
     def expire(self, now: float) -> list[HeldRange]:
         """Remove the channels that have neither subscriber nor lease, and ranges without channels.
@@ -222,10 +258,11 @@ class ChannelIndex:
         gone: list[HeldRange] = []
         for channel in [each for each in self._channels.values() if not each.subscribed and each.lease <= now]:
             del self._channels[channel.name]
-            del channel.held.channels[channel.representation]
-            if not channel.held.channels:
-                gone.append(channel.held)
-                self._remove(channel.held)
+            held = channel.held
+            held.channels = tuple([each for each in held.channels if each is not channel])
+            if not held.channels:
+                gone.append(held)
+                self._remove(held)
         return gone
 
     def discard(self, held: HeldRange) -> None:
@@ -234,9 +271,11 @@ class ChannelIndex:
         Args:
             held: range in the index.
         """
-        for channel in held.channels.values():
+        for channel in held.channels:
             del self._channels[channel.name]
-        held.channels.clear()
+            if channel.subscribed:
+                self._strangers.add(channel.name)
+        held.channels = ()
         self._remove(held)
 
     def _remove(self, held: HeldRange) -> None:

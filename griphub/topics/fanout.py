@@ -27,6 +27,9 @@ __all__ = ["EVENTS_MAX", "SLICE", "SLICE_BYTES", "WAITING_MAX", "FanOut"]
 SLICE: Final = 1000
 """Ranges for which a turn makes items."""
 
+MATCHES: Final = 20_000
+"""Ranges that a turn finds for events."""
+
 SLICE_BYTES: Final = 4_000_000
 """Bytes of items after which a turn ends."""
 
@@ -52,8 +55,12 @@ class _Transaction:
     """Bytes that its events count for."""
     whole: bool
     """False if further events of its version follow: it is read from the store in parts."""
+    matched: int = 0
+    """Events whose ranges have been found."""
+    found: dict[HeldRange, list[Event]] = field(default_factory=dict)
+    """Ranges of those events, until all are found."""
     ranges: deque[tuple[HeldRange, list[Event]]] | None = None
-    """Ranges that are left, each with its events; None before the first turn."""
+    """Ranges that are left, each with its events; None until all are found."""
 
 
 @dataclass(slots=True)
@@ -79,6 +86,7 @@ class FanOut:
         publish: called with channel and item.
         newest: the store's newest id.
         content_max: bytes of an event's text beyond which followers get a hint in its place.
+        publish_progress: called with channel and item of progress; None for ``publish``.
         bare_hints: whether hints have no ids. Pushpin counts a hint with an id as had: asked again, the hub would be
             given the place behind the events that the hint stands for.
     """
@@ -91,11 +99,13 @@ class FanOut:
         newest: int,
         content_max: int,
         *,
+        publish_progress: Callable[[str, bytes], None] | None = None,
         bare_hints: bool = False,
     ) -> None:
         self._index = index
         self._epochs = epochs
         self._publish = publish
+        self._publish_progress = publish_progress or publish
         self._content_max = content_max
         self._bare_hints = bare_hints
         self._waiting: deque[_Transaction] = deque()
@@ -108,6 +118,8 @@ class FanOut:
         """Id of the last event that was added, by topic number."""
         self.newest = newest
         """Id up to which items of all events have been made."""
+        self.whole = newest
+        """Version up to which items of all events have been made."""
         self.items = 0
         """Items made since the start."""
         self.hints = 0
@@ -159,8 +171,8 @@ class FanOut:
         """
         if self._waiting or self._index.ranges(number):
             return False
-        self.newest = self._lasts[number] = last
-        self._whole = whole
+        self._lasts[number] = last
+        self._advance(last, whole=whole)
         return True
 
     def add(self, number: int, events: Sequence[Event]) -> bool:
@@ -191,11 +203,24 @@ class FanOut:
             self._waiting[-1].last = max(self._waiting[-1].last, last)
             self._waiting[-1].whole = True
         else:
-            self.newest = max(self.newest, last)
-            self._whole = True
+            self._advance(max(self.newest, last), whole=True)
+
+    def reach(self, id: int) -> None:
+        """Note that ``id`` was issued, and is not that of an event.
+
+        Args:
+            id: above those of all events that were stored before.
+        """
+        if self._expected > self.added:
+            # Events below it are still to be added: it is passed over with them.
+            self.expect(id)
+        elif not self._waiting:
+            self._advance(max(self.newest, id), whole=True)
+        elif (last := self._waiting[-1]).whole:
+            last.last = max(last.last, id)
 
     def work(self, ranges: int = SLICE) -> bool:
-        """Make the items of a turn, which ends after ``SLICE_BYTES`` as well.
+        """Make the items of a turn, which ends after ``MATCHES`` and ``SLICE_BYTES`` as well.
 
         Args:
             ranges: greatest number of ranges.
@@ -203,11 +228,13 @@ class FanOut:
         Returns:
             True if more is left.
         """
-        waiting, end = self._waiting, self.bytes + SLICE_BYTES
+        waiting, end, matches = self._waiting, self.bytes + SLICE_BYTES, MATCHES
         while waiting:
             first = waiting[0]
             if first.ranges is None:
-                first.ranges = self._ranges(first)
+                matches = self._match(first, matches)
+            if first.ranges is None:
+                return True
             texts = _Texts(self._epochs)
             while first.ranges:
                 if ranges <= 0 or self.bytes >= end:
@@ -219,7 +246,7 @@ class FanOut:
                 ranges -= 1
             waiting.popleft()
             self._size -= first.size
-            self.newest, self._whole = first.last, first.whole
+            self._advance(first.last, whole=first.whole)
         return False
 
     def enter(self, number: int, keys: KeyRange, last_event: int, owner: str) -> HeldRange:
@@ -235,11 +262,15 @@ class FanOut:
             The range, in the index.
         """
         held = self._index.enter(number, keys, self.newest, last_event, owner)
-        if self._waiting and self._waiting[0].number == number and self._waiting[0].ranges is not None:
+        if self._waiting and self._waiting[0].number == number:
             first = self._waiting[0]
-            assert first.ranges is not None
-            events = [event for event in first.events if held in self._index.matching(number, event.key)]
-            if events:
+            events: list[Event] = []
+            for event in first.events[: first.matched]:
+                if keys.contains(event.key):
+                    _collect(events, event)
+            if events and first.ranges is None:
+                first.found[held] = events
+            elif events and first.ranges is not None:
                 first.ranges.append((held, events))
         return held
 
@@ -252,7 +283,7 @@ class FanOut:
         if held.tail >= self.newest:
             return
         cursor = self._epochs.cursor(self.newest)
-        for channel in held.channels.values():
+        for channel in held.channels:
             previous = self.position(held, watching=channel.watches)
             self._send(channel.name, move_item(channel.name, channel.representation, cursor, previous))
         held.tail, held.mark = self.newest, ""
@@ -301,35 +332,51 @@ class FanOut:
         if version is None:
             return False
         mark, previous = self.mark(version, stamp), self.position(held, watching=True)
-        for channel in held.channels.values():
+        for channel in held.channels:
             if channel.watches:
                 text = progress_text(version, mark, held.keys.low, held.keys.high, channel.frame)
                 self.progressed += 1
-                self._send(channel.name, stream_item(channel.name, mark, previous, channel.frame, text))
+                item = stream_item(channel.name, mark, previous, channel.frame, text)
+                self._send(channel.name, item, self._publish_progress)
         held.mark, held.marked = mark, version
         return True
 
     def _overflow(self) -> None:
         """Give up the waiting events: the followers of their topics ask the hub."""
-        self.newest, self._whole = self.added, self._waiting[-1].whole
+        self._advance(self.added, whole=self._waiting[-1].whole)
         numbers = {transaction.number for transaction in self._waiting}
         self._waiting.clear()
         self._size = 0
         for number in numbers:
             for held in self._index.of_topic(number):
-                for channel in held.channels.values():
+                for channel in held.channels:
                     self.hints += 1
                     self._send(channel.name, hint_item(channel.name, channel.representation))
                 held.tail = held.since = self.newest
                 held.mark = ""
                 held.last_event = UNKNOWN if held.keys.keyed else 0
 
-    def _ranges(self, transaction: _Transaction) -> deque[tuple[HeldRange, list[Event]]]:
-        found: dict[int, tuple[HeldRange, list[Event]]] = {}
-        for event in transaction.events:
-            for held in self._index.matching(transaction.number, event.key):
-                found.setdefault(id(held), (held, []))[1].append(event)
-        return deque(found.values())
+    def _advance(self, newest: int, *, whole: bool) -> None:
+        """Note that everything up to ``newest`` is done, which is the end of a version or not."""
+        self.newest, self._whole = newest, whole
+        if whole:
+            self.whole = newest
+
+    def _match(self, transaction: _Transaction, most: int) -> int:
+        """Find the ranges of events of a transaction; returns how many of ``most`` are left for others in this turn."""
+        events, found, number = transaction.events, transaction.found, transaction.number
+        while transaction.matched < len(events):
+            if most <= 0:
+                return 0
+            event = events[transaction.matched]
+            transaction.matched += 1
+            matching = self._index.matching(number, event.key)
+            most -= 1 + len(matching)
+            for held in matching:
+                _collect(found.setdefault(held, []), event)
+        transaction.ranges = deque(found.items())
+        transaction.found = {}
+        return most
 
     def _make(self, held: HeldRange, events: list[Event], texts: _Texts) -> None:
         if not held.channels:
@@ -337,7 +384,7 @@ class FanOut:
             return
         first = held.last_event
         whole = not held.keys.keyed
-        for channel in held.channels.values():
+        for channel in held.channels:
             name, form = channel.name, channel.frame
             last = self._epochs.cursor(events[-1].id)
             previous = self.position(held, watching=channel.watches)
@@ -372,7 +419,15 @@ class FanOut:
         self.hints += 1
         return hint_item(name, form) if self._bare_hints else hint_item(name, form, id, previous)
 
-    def _send(self, name: str, item: bytes) -> None:
+    def _send(self, name: str, item: bytes, publish: Callable[[str, bytes], None] | None = None) -> None:
         self.items += 1
         self.bytes += len(item)
-        self._publish(name, item)
+        (publish or self._publish)(name, item)
+
+
+def _collect(events: list[Event], event: Event) -> None:
+    """Add an event to those of a range. Of more than become items only the last one counts: the list stays short."""
+    if len(events) > EVENTS_MAX:
+        events[-1] = event
+    else:
+        events.append(event)

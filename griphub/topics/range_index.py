@@ -1,7 +1,8 @@
 """Index of ranges: which distinct ranges of a topic contain a key.
 
-Single keys are looked up in a dict, the whole topic is one entry, all others lie in an interval tree over UTF-8 bytes.
-The cost of a look-up is that of its hits, not of the ranges.
+Single keys are looked up in a dict, the whole topic is one entry, all others lie in a tree (``range_tree``). The cost
+of a look-up is that of its hits, not of the ranges. The order of Python's strings, by code points, is that of UTF-8
+bytes.
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
-from intervaltree import Interval, IntervalTree
-
 from griphub.store.interface import KeyRange
+from griphub.topics.names import KEY_MAX
+from griphub.topics.range_tree import RangeTree
 
 __all__ = ["RangeIndex"]
 
 T = TypeVar("T")
 
-TOP: Final = b"\xff"
-"""Bound above all keys: no UTF-8 text has this byte."""
+BOTTOM: Final = ""
+TOP: Final = "\U0010ffff" * KEY_MAX
+"""Bounds below and above all keys: a key has 1 to ``KEY_MAX`` bytes of UTF-8, so fewer characters than ``TOP``."""
 
 
 class RangeIndex(Generic[T]):
@@ -29,7 +31,7 @@ class RangeIndex(Generic[T]):
     def __init__(self) -> None:
         self._all: dict[KeyRange, T] = {}
         self._keys: dict[str, T] = {}
-        self._tree: IntervalTree | None = None
+        self._tree: RangeTree[T] = RangeTree()
 
     def __len__(self) -> int:
         return len(self._all)
@@ -53,9 +55,7 @@ class RangeIndex(Generic[T]):
         if single is not None:
             self._keys[single] = value
         elif keys.keyed:
-            if self._tree is None:
-                self._tree = IntervalTree()
-            self._tree.add(_interval(keys, value))
+            self._tree.add(*_bounds(keys), value)
 
     def remove(self, keys: KeyRange) -> None:
         """Remove a range.
@@ -63,12 +63,12 @@ class RangeIndex(Generic[T]):
         Args:
             keys: range that is in the index.
         """
-        value = self._all.pop(keys)
+        del self._all[keys]
         single = _single(keys)
         if single is not None:
             del self._keys[single]
-        elif keys.keyed and self._tree is not None:
-            self._tree.remove(_interval(keys, value))
+        elif keys.keyed:
+            self._tree.remove(*_bounds(keys))
 
     def matching(self, key: str | None) -> list[T]:
         """Return the values of all ranges that contain an event with ``key``, the narrowest ranges first.
@@ -81,11 +81,7 @@ class RangeIndex(Generic[T]):
             single = self._keys.get(key)
             if single is not None:
                 found.append(single)
-            if self._tree is not None:
-                hits = self._tree.at(key.encode())
-                if len(hits) > 1:
-                    hits = sorted(sorted(hits, key=_end), key=_begin, reverse=True)
-                found += [hit.data for hit in hits]
+            found += self._tree.matching(key)
         whole = self._all.get(_WHOLE)
         if whole is not None:
             found.append(whole)
@@ -95,21 +91,10 @@ class RangeIndex(Generic[T]):
 _WHOLE: Final = KeyRange(keyed=False)
 
 
-def _begin(interval: Interval) -> bytes:
-    begin: bytes = interval.begin
-    return begin
-
-
-def _end(interval: Interval) -> bytes:
-    end: bytes = interval.end
-    return end
-
-
 def _single(keys: KeyRange) -> str | None:
     """Return the only key that a range can contain; None if there are more."""
     return keys.low if keys.low is not None and keys.high == keys.low + "\0" else None
 
 
-def _interval(keys: KeyRange, value: object) -> Interval:
-    low = b"" if keys.low is None else keys.low.encode()
-    return Interval(low, TOP if keys.high is None else keys.high.encode(), value)
+def _bounds(keys: KeyRange) -> tuple[str, str]:
+    return keys.low or BOTTOM, keys.high or TOP

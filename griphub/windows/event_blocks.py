@@ -10,27 +10,15 @@ import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from griphub.windows.soft_event import EVERYTHING, Place, SoftEvent
 from griphub.windows.span import ALL, TOP, Span
 
-__all__ = ["BLOCK", "Dropped", "EventBlocks"]
+__all__ = ["BLOCK", "EventBlocks"]
 
 BLOCK: Final = 512
 """Events of a block; one that has more is cut in two, unless it has a single key."""
-
-
-class Dropped(NamedTuple):
-    """Events that were removed.
-
-    Attributes:
-        events: their number.
-        last: greatest version among them; 0 for none.
-    """
-
-    events: int
-    last: int
 
 
 class EventBlocks:
@@ -162,28 +150,37 @@ class EventBlocks:
                     break
         return newest
 
-    def drop(self, span: Span, upto: Place) -> Dropped:
+    def drop(self, span: Span, upto: Place) -> None:
         """Remove the events of a range up to a place.
 
         Args:
             span: the range.
             upto: the place.
-
-        Returns:
-            Number and greatest version of those that were removed.
         """
         if span == ALL and upto == EVERYTHING:
-            dropped_all = Dropped(len(self), self.newest(ALL))
             self._lows, self._blocks, self._known, self.size = [""], [[]], {}, 0
-            return dropped_all
-        number = last = 0
-        emptied = []
+        else:
+            self._taken(span, upto)
+
+    def take(self, span: Span) -> list[SoftEvent]:
+        """Remove all events of a range.
+
+        Args:
+            span: the range.
+
+        Returns:
+            The events, in any order.
+        """
+        return [event for taken in self._taken(span, EVERYTHING) for event in taken]
+
+    def _taken(self, span: Span, upto: Place) -> list[list[SoftEvent]]:
+        """Remove the events of a range up to a place; return those of each block, in their order."""
+        taken, emptied = [], []
         for index in self._overlapping(span):
             dropped = self._events(index, span, (0, 0), upto)
             if not dropped:
                 continue
-            number += len(dropped)
-            last = max(last, dropped[-1].version)
+            taken.append(dropped)
             block = self._blocks[index]
             if self._inside(index, span):
                 del block[: len(dropped)]
@@ -197,7 +194,7 @@ class EventBlocks:
                 emptied.append(index)
         if emptied:
             self._unite(emptied)
-        return Dropped(number, last)
+        return taken
 
     def _unite(self, emptied: list[int]) -> None:
         """Let each empty block be a part of the one before it."""

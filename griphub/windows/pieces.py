@@ -7,7 +7,7 @@ lowered. That of a wider range is the least of its pieces, and none while one of
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from griphub.windows.soft_event import Place
@@ -23,7 +23,7 @@ class Piece(NamedTuple):
         low: least key; empty for no bound.
         progress: version up to which all events were given; None while that is unknown.
         floor: place up to which events may be missing.
-        due: version that the first progress must reach: up to there events were dropped.
+        due: version that the first progress must reach: up to there events were given or dropped before a reset.
     """
 
     low: str = ""
@@ -156,14 +156,29 @@ class Pieces:
         self._change(span, change)
         return raised
 
-    def reset(self, span: Span, due: int = 0) -> None:
-        """Forget the progress of a range.
+    def reset(self, span: Span) -> None:
+        """Forget the progress of a range, with all that was given before.
 
         Args:
             span: the range.
-            due: version that its first progress must reach.
         """
-        self._change(span, lambda piece, low, high: Piece(low, None, (0, 0), due))
+        self._change(span, lambda piece, low, high: Piece(low))
+
+    def forget(self, span: Span, dropped: Mapping[str, int]) -> None:
+        """Forget the progress of a range in an epoch that goes on.
+
+        The first progress must reach all that was dropped, or followers would miss it, and all that was given before,
+        or a place of then would be one of now.
+
+        Args:
+            span: the range.
+            dropped: greatest version of the events that were dropped, by the least key of their piece.
+        """
+
+        def change(piece: Piece, low: str, _high: str) -> Piece:
+            return Piece(low, None, (0, 0), max(dropped.get(piece.low, 0), piece.due, piece.progress or 0))
+
+        self._change(span, change)
 
     def raise_floor(self, key: str, floor: Place) -> Span:
         """Raise the floor of one piece.

@@ -126,11 +126,17 @@ class Window:
         """True if ``turn`` has more to do."""
         return bool(self._batches) or self._followed.waiting
 
-    def turn(self, now: int) -> list[Decision]:
+    @property
+    def ingesting(self) -> bool:
+        """True if requests wait, or are being taken in."""
+        return bool(self._batches)
+
+    def turn(self, now: int, *, releasing: bool = True) -> list[Decision]:
         """Take in a slice of a request, and release events to a bounded number of ranges.
 
         Args:
             now: microseconds since 1970.
+            releasing: False to release none: waiting events are released with the next ones.
 
         Returns:
             Decisions, in the order in which they are to be carried out.
@@ -138,7 +144,7 @@ class Window:
         decisions: list[Decision] = []
         settled = self._advance(now, decisions) if self._batches else None
         events = 0
-        for _ in range(TURNS_MAX):
+        for _ in range(TURNS_MAX if releasing else 0):
             if events > RELEASES or (due := self._followed.next()) is None:
                 break
             decision = self._release(due.range, beat=due.beat, now=now)
@@ -218,18 +224,34 @@ class Window:
             if before is None:
                 # Nothing below the first progress is complete.
                 self._events.drop(span, (version, self._stamps.last))
+        self._unite()
+        return [span for span, before, _ in raised if before is not None]
+
+    def _unite(self) -> None:
         if len(self._pieces) > self._bounds.pieces:
             self._pieces.unite()
-        return [span for span, before, _ in raised if before is not None]
 
     def _reset(self, span: Span) -> list[Resync]:
         # A place of before is below the floor also if the next progress is of an equal version.
         self._stamps.next(0)
-        self._pieces.reset(span)
-        self._events.drop(span, EVERYTHING)
         if span == ALL:
+            self._pieces.reset(span)
+            self._events.drop(span, EVERYTHING)
             self.epoch = self._new_epoch()
+        else:
+            self._forget(span)
+            self._unite()
         return self._resync(span, "reset")
+
+    def _forget(self, span: Span) -> int:
+        """Forget events and progress of a range; return the number of its events."""
+        taken, newest = self._events.take(span), dict[str, int]()
+        for event in taken:
+            low = self._pieces.at(event.key).low
+            if event.version > newest.get(low, 0):
+                newest[low] = event.version
+        self._pieces.forget(span, newest)
+        return len(taken)
 
     def _resync(self, span: Span, reason: str) -> list[Resync]:
         concerned = self._followed.overlapping(span)
@@ -258,13 +280,10 @@ class Window:
             return []
         resyncs: list[Resync] = []
         lagging = sorted(self._pieces.each(), key=lambda pair: -1 if pair[1].progress is None else pair[1].progress)
-        for span, piece in lagging:
-            dropped = self._events.drop(span, EVERYTHING)
-            if not dropped.events:
+        for span, _ in lagging:
+            if not self._events.newest(span):
                 continue
-            self.dropped += dropped.events
-            # The first progress after this must reach all that was dropped, or followers would miss it.
-            self._pieces.reset(span, max(dropped.last, piece.due))
+            self.dropped += self._forget(span)
             resyncs += self._resync(span, "full")
             if len(self._events) <= events // 2 and self._events.size <= size // 2:
                 break
@@ -411,8 +430,8 @@ class Window:
         """Return the events of a range that were not given to its followers yet; None for nothing new."""
         span = found.span
         progress = self._pieces.progress(span)
-        if progress is None or self._pieces.floor(span) > complete(found.released):
-            # Events were dropped before their turn.
+        if progress is None or (found.behind and self._pieces.floor(span) > complete(found.released)):
+            # Events may have been dropped before their turn.
             self._followed.remove(span)
             self.resyncs += 1
             return Resync(span, self.epoch, "behind")

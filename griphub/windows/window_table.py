@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +36,8 @@ class WindowTable:
         self._new_epoch = new_epoch
         self._bounds = bounds or WindowBounds()
         self._entries: dict[int, _Entry] = {}
+        self._reserved: Counter[str] = Counter()
+        """Places that are kept for topics that are being made, by owner."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -61,11 +65,30 @@ class WindowTable:
             WindowLimit: there are too many windows.
         """
         cure = "delete soft topics that are not needed"
-        owned = sum(1 for each in self._entries.values() if each.owner == owner)
+        owned = sum(1 for each in self._entries.values() if each.owner == owner) + self._reserved[owner]
         if owned >= self._bounds.windows_each:
             raise WindowLimit("soft topics", self._bounds.windows_each, "owner", cure)
-        if len(self._entries) >= self._bounds.windows_total:
+        if len(self._entries) + self._reserved.total() >= self._bounds.windows_total:
             raise WindowLimit("soft topics", self._bounds.windows_total, "total", cure)
+
+    @contextmanager
+    def reserved(self, owner: str) -> Iterator[None]:
+        """Keep the place of a window for the time of the block, in which its topic is made.
+
+        Args:
+            owner: the owner.
+
+        Raises:
+            WindowLimit: there are too many windows.
+        """
+        self.check(owner)
+        self._reserved[owner] += 1
+        try:
+            yield
+        finally:
+            self._reserved[owner] -= 1
+            if not self._reserved[owner]:
+                del self._reserved[owner]
 
     def open(self, number: int, owner: str) -> Window:
         """Return the window of a topic, which is made if there is none.

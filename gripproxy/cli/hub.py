@@ -85,6 +85,12 @@ def add_hub_commands(parser: argparse.ArgumentParser) -> None:
     follow = command("follow", "print events as they are stored, until Ctrl-C")
     _selection_options(follow)
     follow.add_argument("--limit", metavar="N", type=_count, help="end after so many events")
+    watch = command("watch", "print events of a range of keys and how far they are, until Ctrl-C")
+    watch.add_argument("topic", metavar="TOPIC", help="name of the topic")
+    watch.add_argument("--version", metavar="CURSOR", help="begin behind a place (0: the beginning; default: now)")
+    _range_options(watch)
+    watch.add_argument("--limit", metavar="N", type=_count, help="end after so many events")
+    watch.add_argument("--json", action="store_true", help="print an object of JSON a line, progress and resync too")
     snapshot = command("snapshot", "print the last event of each key, as lines of JSON")
     snapshot.add_argument("topic", metavar="TOPIC", help="name of the topic")
     snapshot.add_argument("--version", metavar="CURSOR", help="as it was at this place (default: the newest)")
@@ -109,8 +115,11 @@ def _topics_options(parser: argparse.ArgumentParser) -> None:
     retention.add_argument("--events", metavar="N", type=_count, help="retain so many events")
     retention.add_argument("--bytes", metavar="SIZE", type=amount_bytes, help="retain so many bytes: 500, 64K, 2G")
     retention.add_argument("--compact", action="store_true", help="retain the last event of each key in any case")
-    add("--progress", metavar="S", type=_count, help="seconds between progress reports to watchers")
+    add("--progress", metavar="S", type=_count, help="seconds between two reports of progress to watchers (default 10)")
     add("--label", metavar="NAME=VALUE", action="append", default=[], type=_pair, help="label (repeatable)")
+    soft = parser.add_argument_group("soft topics, for make")
+    soft.add_argument("--store", choices=("disk", "none"), help="none: the events are in another store (default: disk)")
+    soft.add_argument("--snapshot-url", metavar="URL", help="where that store gives its snapshots")
 
 
 def _publish_options(parser: argparse.ArgumentParser) -> None:
@@ -275,8 +284,9 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     if options.compact:
         retention["compact"] = True
     settings: dict[str, Any] = {"retention": retention} if retention else {}
-    if options.progress is not None:
-        settings["progress"] = options.progress
+    for name in ("store", "snapshot_url", "progress"):
+        if getattr(options, name) is not None:
+            settings[name] = getattr(options, name)
     if options.label:
         settings["labels"] = dict(options.label)
     return settings
@@ -416,7 +426,7 @@ def _content(text: str) -> bytes:
         raise _Misuse(f"cannot read '{text[1:]}': {error.strerror}") from error
 
 
-# --- read and follow
+# --- read, follow and watch
 
 
 def _selection(options: argparse.Namespace, after: str | None) -> Selection:
@@ -495,6 +505,14 @@ async def _follow(options: argparse.Namespace) -> int:
     return 0
 
 
+async def _watch(options: argparse.Namespace) -> int:
+    from gripproxy.cli.hub_watch import run_watch
+
+    async with _connection(options) as connection:
+        _, topic = await _request(connection, "GET", ("topics", options.topic))
+    return await run_watch(options, _token(options), topic)
+
+
 # --- snapshot
 
 
@@ -551,6 +569,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Coroutine[Any, Any, in
     "publish": _publish,
     "read": _read,
     "follow": _follow,
+    "watch": _watch,
     "snapshot": _snapshot,
     "mailboxes": _mailboxes,
     "subscriptions": _subscriptions,

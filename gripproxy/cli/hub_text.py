@@ -76,7 +76,8 @@ def event_line(document: Mapping[str, Any]) -> str:
     Args:
         document: object of the API.
     """
-    parts = [str(document.get("time")), str(document.get("cursor"))]
+    # An event of a soft topic has no time.
+    parts = [str(document[name]) for name in ("time", "cursor") if name in document]
     if "key" in document:
         mark = "" if document.get("op") == "put" else f" {document.get('op')}"
         parts.append(f"[{document['key']}]{mark}")

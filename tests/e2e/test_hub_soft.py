@@ -10,7 +10,17 @@ from typing import Any
 import aiohttp
 import pytest
 
-from griphub import Change, Progress, Resync, Watcher
+from griphub import (
+    Change,
+    KeyRange,
+    NotKnown,
+    Progress,
+    Resync,
+    Snapshot,
+    SnapshotCache,
+    SourceSnapshot,
+    Watcher,
+)
 from tests.support.hub import PATIENCE, HubSite, Stream, following, hub_site, until
 from tests.support.soft_api import append, progress, reset
 
@@ -231,7 +241,7 @@ class Copy:
         await ingest(session, url, append(key, version), progress(version))
 
     async def on_resync(self, resync: Resync) -> str:
-        """Take a snapshot, as docs/soft-topics.md shows it."""
+        """Take a snapshot, and return its place."""
         if resync.floor_cursor is None:
             return "0"
         epoch, floor, _ = resync.floor_cursor.split(".")
@@ -271,5 +281,139 @@ def test_a_watcher_keeps_a_copy_of_the_source_over_restarts_of_the_hub(site: Hub
             finally:
                 watching.cancel()
             assert {version: copy.states[version] for version in copy.seen} == copy.seen
+
+    asyncio.run(case())
+
+
+class Source:
+    """Source that is some versions ahead of its ingester, and the states that it had.
+
+    Attributes:
+        states: the source at each version.
+        given: newest version that the hub has.
+        reads: number of snapshots.
+    """
+
+    def __init__(self) -> None:
+        self.states: list[dict[str, int]] = [{}]
+        self.given = 0
+        self.reads = 0
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return len(self.states) - 1
+
+    def change(self) -> None:
+        """Change a key, or delete it."""
+        version = len(self.states)
+        state = {**self.states[-1], f"k{version % 7}": version}
+        if version % 5 == 0:
+            state.pop(f"k{(version // 5) % 7}", None)
+        self.states.append(state)
+
+    async def snapshot(self, keys: KeyRange) -> SourceSnapshot:
+        """Return the newest state of a range."""
+        self.reads += 1
+        return SourceSnapshot(self.version, {key: value for key, value in self.states[-1].items() if key in keys})
+
+    async def give(self, session: aiohttp.ClientSession, url: str, upto: int) -> None:
+        """Give the hub the changes up to a version."""
+        while self.given < upto:
+            version = self.given + 1
+            before, state = self.states[version - 1], self.states[version]
+            lines = [append(key, version, value) for key, value in state.items() if before.get(key) != value]
+            lines += [
+                {"append": {"key": key, "version": str(version), "op": "delete"}} for key in before.keys() - state
+            ]
+            await ingest(session, url, *lines, progress(version))
+            self.given = version
+
+
+def test_a_cache_of_a_soft_topic_shows_states_of_its_source_over_restarts_of_the_hub(site: HubSite) -> None:
+    async def case() -> None:
+        source, ranges = Source(), [KeyRange("", "k4"), KeyRange("k4", None)]
+        ended: list[str] = []
+        async with (
+            aiohttp.ClientSession() as session,
+            SnapshotCache(
+                site.url,
+                "cached",
+                snapshots=source.snapshot,
+                interval=1.0,
+                on_ended=lambda _, reason: ended.append(reason),
+            ) as cache,
+        ):
+            url = await make(session, site, "cached")
+            source.change()
+            cache.assign(ranges)
+            for _ in range(2):
+                # The source is ahead: the cache has its snapshots before the hub has their versions.
+                for _ in range(10):
+                    source.change()
+                target, reached = source.version, 0
+                while reached < target:
+                    await source.give(session, url, source.version - 5)
+                    view = cache.read(ranges)
+                    if not isinstance(view, NotKnown):
+                        assert {key: value.data for key, value in view.items()} == source.states[view.version.number]
+                        reached = view.version.number
+                    source.change()
+                    await asyncio.sleep(0.05)
+                    assert not ended
+                await asyncio.to_thread(site.kill, "hub")
+            await source.give(session, url, source.version)
+            while True:
+                async with asyncio.timeout(PATIENCE):
+                    await cache.changed()
+                view = cache.read(ranges)
+                if not isinstance(view, NotKnown):
+                    assert {key: value.data for key, value in view.items()} == source.states[view.version.number]
+                    if view.version.number == source.version:
+                        break
+            assert source.reads >= 2 * len(ranges)
+
+    asyncio.run(case())
+
+
+def test_a_source_that_never_waits_for_its_ingester_is_watched(site: HubSite) -> None:
+    """Each snapshot is newer than the hub is: the watch begins before it."""
+
+    async def case() -> None:
+        source = Source()
+        async with aiohttp.ClientSession() as session:
+            url = await make(session, site, "ahead")
+            for _ in range(20):
+                source.change()
+            await source.give(session, url, 10)
+
+            async def snapshot(keys: KeyRange) -> SourceSnapshot:
+                found = await source.snapshot(keys)
+                source.change()
+                return found
+
+            async with Watcher(site.url, "ahead", snapshots=snapshot, interval=1.0) as watcher:
+                table: dict[str | None, Any] = {}
+                place = 0
+                while source.reads < 2:
+                    message = await asyncio.wait_for(anext(watcher), PATIENCE)
+                    assert isinstance(message, Snapshot)
+                giving = asyncio.create_task(source.give(session, url, source.version))
+                while place < source.version:
+                    match message:
+                        case Snapshot(events=events, version=version):
+                            table = {event.key: event.data for event in events}
+                        case Change(events=events, version=version):
+                            assert version.number > place
+                            table |= {event.key: event.data for event in events}
+                            table = {key: value for key, value in table.items() if value is not None}
+                        case Progress(version=version):
+                            pass
+                    place = version.number
+                    assert table == source.states[place]
+                    if place < source.version:
+                        message = await asyncio.wait_for(anext(watcher), PATIENCE)
+                await giving
+                assert source.reads == 2
 
     asyncio.run(case())

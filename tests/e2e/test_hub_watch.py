@@ -60,6 +60,54 @@ async def progressed(stream: Stream, id: int) -> None:
     assert not stream.ended, stream.controls
 
 
+def test_watchers_are_counted() -> None:
+    async def figure(session: aiohttp.ClientSession, site: HubSite) -> float:
+        try:
+            async with session.get(f"http://127.0.0.1:{site.metrics}/metrics") as response:
+                lines = (await response.text()).splitlines()
+        except aiohttp.ClientError:
+            return -1.0
+        return float(next(line for line in lines if line.startswith("gripproxy_hub_watchers ")).split()[1])
+
+    async def counted(session: aiohttp.ClientSession, site: HubSite, number: float) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while (found := await figure(session, site)) != number:
+            assert time.monotonic() < deadline, found
+
+    async def run(site: HubSite) -> None:
+        async with aiohttp.ClientSession() as session:
+            url = await make(session, site, "counted")
+            soft = await make(session, site, "soft", store="none")
+            line = '{"progress":{"version":"1"}}\n'
+            async with session.post(
+                f"{soft}/ingest", data=line, headers={"Content-Type": "application/x-ndjson"}
+            ) as response:
+                assert response.status == 200
+            await counted(session, site, 0)
+            async with (
+                following(session, f"{url}/watch?version=0", SSE),
+                following(session, f"{url}/watch?version=0", LINES),
+                following(session, f"{url}/events", SSE),
+                following(session, f"{soft}/watch", LINES),
+            ):
+                async with (
+                    following(session, f"{url}/watch?version=0", LINES),
+                    following(session, f"{url}/watch?version=0&low=a", LINES),
+                    following(session, f"{soft}/watch", LINES),
+                    session.ws_connect(f"{url}/watch?version=0"),
+                ):
+                    await counted(session, site, 7)
+                await counted(session, site, 3)
+                await asyncio.to_thread(site.kill, "handler")
+                await counted(session, site, 3)
+                await asyncio.to_thread(site.kill, "hub")
+                # That of the soft topic has got a resync.
+                await counted(session, site, 2)
+
+    with hub_site({"hub.prometheus_port": "127.0.0.1:{metrics}"}) as site:
+        asyncio.run(run(site))
+
+
 def test_a_watch_begins_with_its_place_and_goes_on_with_events_and_progress(site: HubSite) -> None:
     async def run() -> None:
         async with aiohttp.ClientSession() as session:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import aiohttp
 
-from tests.support.hub_history import WHOLE, Keys
 from tests.support.hub_recorder import Recorder
+from tests.support.hub_records import WHOLE, Keys
 
-__all__ = ["FORMS", "KEYS", "Form", "Publisher", "Reader", "Topic"]
+__all__ = ["AWAY", "FORMS", "KEYS", "PAUSE", "QUIET", "UNCONFIRMED", "Form", "Publisher", "Reader", "Topic"]
 
 Form = Literal["sse", "lines", "ws", "poll", "pages"]
 
@@ -25,11 +26,29 @@ KEYS: Final = "abcdefgh"
 PAUSE: Final = 0.05
 """Seconds before a request is repeated."""
 
+QUIET: Final = 0.4
+"""Seconds instead if the request before has brought nothing: a crowd must not keep a service from starting."""
+
 PAGE: Final = 100
 """Events of a page: more than a publication has, which is not divided then."""
 
 AWAY: Final = (502, 503)
 """Statuses while a part of the service is being started again."""
+
+UNCONFIRMED: Final = "Accept service unavailable."
+"""Text of the 500 with which a worker refuses a hold that the handler has not confirmed in time."""
+
+DELETIONS: Final = 0.15
+"""Share of the events with a key that delete it."""
+
+PADDING: Final = 2_500
+"""Blanks behind each content of a large publication, which another process reads: sixty are more than 128 kB."""
+
+SIZES: Final = (1, 1, 1, 2, 3, 5, 60)
+"""Numbers of events of a publication."""
+
+CURSORS: Final = 200
+"""Cursors that a topic remembers."""
 
 
 @dataclass
@@ -49,8 +68,8 @@ class Topic:
     recorder: Recorder
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     last: dict[str | None, int] = field(default_factory=dict)
-    cursor: str = "0"
-    """Cursor of an answered publication, of an earlier topic of the name too."""
+    cursors: deque[str] = field(default_factory=lambda: deque(["0"], CURSORS))
+    """Cursors of answered publications, of earlier topics of the name and of a lost future too."""
 
     def last_in(self, keys: Keys) -> int:
         """Return the id of the last answered event of a range; 0 for none.
@@ -59,6 +78,14 @@ class Topic:
             keys: the range.
         """
         return max((id for key, id in self.last.items() if keys.has(key)), default=0)
+
+    def place(self, chance: random.Random) -> str:
+        """Return a cursor to begin at: of the beginning, of the newest publication, or of any remembered one.
+
+        Args:
+            chance: decides.
+        """
+        return chance.choice(["0", self.cursors[-1], chance.choice(self.cursors)])
 
 
 class Reader:
@@ -111,13 +138,14 @@ class Reader:
         }
         while True:
             self._recorder.opened(self.name, self._after)
+            got = self.got
             try:
                 await work[self.form]()
             except (aiohttp.ClientError, ConnectionError):
                 # The service was hurt: the next connection goes on behind the last event.
                 pass
             self.returns += 1
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(PAUSE if self.got > got else QUIET)
 
     async def _stream(self) -> None:
         accept = "text/event-stream" if self.form == "sse" else "application/x-ndjson"
@@ -164,7 +192,8 @@ class Reader:
         if response.status == 410:
             self._told("gone", await response.json())
         else:
-            assert response.status in (*AWAY, 404), await response.text()
+            text = await response.text()
+            assert response.status in (*AWAY, 404) or text.strip() == UNCONFIRMED, text
 
     def _take(self, value: Mapping[str, Any]) -> None:
         match value["type"]:
@@ -200,32 +229,42 @@ class Publisher:
         """Events answered."""
         self.repeated = 0
         """Answers that were those of an earlier attempt."""
+        self.deletions = 0
+        """Events answered that delete their key."""
 
-    async def publish(self, topic: Topic, keys: Sequence[str | None] = ()) -> None:
+    async def publish(self, topic: Topic, keys: Sequence[str | None] = (), *, large: bool = False) -> None:
         """Publish some events; now and then the answered request is sent once more.
 
         Args:
             topic: the topic.
-            keys: of the events; empty: a number of events with keys by chance.
+            keys: of the events, none of which is a deletion; empty: a number of events with keys by chance.
+            large: whether the request is so large that another process reads it; then it has sixty events.
         """
         chance = self._chance
         self._number += 1
         name = f"{self._name}-{self._number}"
-        keys = keys or [chance.choice([None, *KEYS]) for _ in range(chance.choice((1, 1, 1, 2, 3, 5, 60)))]
+        deletions: list[str] = []
+        events: list[dict[str, str]] = []
+        share = 0.0 if keys else DELETIONS
+        keys = keys or [chance.choice([None, *KEYS]) for _ in range(60 if large else chance.choice(SIZES))]
         contents = [f"{name}.{place}" for place in range(len(keys))]
-        events: list[dict[str, str | None]] = [
-            {"data": content} if key is None else {"data": content, "key": key}
-            for content, key in zip(contents, keys, strict=True)
-        ]
+        for content, key in zip(contents, keys, strict=True):
+            events.append({"data": content + " " * (PADDING if large else 0)})
+            if key is not None:
+                events[-1]["key"] = key
+                if chance.random() < share:
+                    events[-1]["op"] = "delete"
+                    deletions.append(content)
         async with topic.lock:
-            topic.recorder.requested(name, contents, keys)
+            topic.recorder.requested(name, contents, keys, deletions)
             for _ in range(chance.choice((1, 1, 1, 2))):
                 ids = await self._send(topic, name, events)
             for key, id in zip(keys, ids, strict=True):
                 topic.last[key] = id
             self.events += len(keys)
+            self.deletions += len(deletions)
 
-    async def _send(self, topic: Topic, name: str, events: list[dict[str, str | None]]) -> list[int]:
+    async def _send(self, topic: Topic, name: str, events: list[dict[str, str]]) -> list[int]:
         while True:
             try:
                 async with self._session.post(
@@ -234,7 +273,7 @@ class Publisher:
                     if response.status == 201:
                         answer = await response.json()
                         topic.recorder.answered(name, answer)
-                        topic.cursor = answer["version_cursor"]
+                        topic.cursors.append(answer["version_cursor"])
                         self.repeated += "Idempotency-Replayed" in response.headers
                         return [int(event["id"]) for event in answer["events"]]
                     assert response.status in AWAY, await response.text()

@@ -23,7 +23,7 @@ import uvloop
 
 from tests.faults.hub_owner_tokens import HOSTILE, token
 
-__all__ = ["ATTACKS", "main"]
+__all__ = ["ATTACKS", "Attack", "Foe", "main"]
 
 NICE: Final = 19
 
@@ -359,7 +359,9 @@ async def mailboxes(foe: Foe) -> None:
     )
 
 
-ATTACKS: Final[Mapping[str, Callable[[Foe], Awaitable[None]]]] = {
+Attack = Callable[[Foe], Awaitable[None]]
+
+ATTACKS: Final[Mapping[str, Attack]] = {
     act.__name__: act
     for act in (
         topics,
@@ -392,14 +394,14 @@ async def prepare(foe: Foe) -> None:
         assert await foe.post("keyed", json.dumps({"events": keyed[start : start + 1000]}).encode()) == 201
 
 
-async def attack(url: str, chosen: list[str], seconds: float) -> None:
+async def attack(url: str, chosen: list[str], seconds: float, attacks: Mapping[str, Attack], ready: Attack) -> None:
     """Run attacks side by side, then print what they got."""
     timeout = aiohttp.ClientTimeout(total=60)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
-        await prepare(Foe(url, Counter(), session))
+        await ready(Foe(url, Counter(), session))
         print("attacking", flush=True)
         counts: dict[str, Counter[str]] = {name: Counter() for name in chosen}
-        tasks = {name: asyncio.ensure_future(ATTACKS[name](Foe(url, counts[name], session))) for name in chosen}
+        tasks = {name: asyncio.ensure_future(attacks[name](Foe(url, counts[name], session))) for name in chosen}
         await asyncio.wait(tasks.values(), timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
         for name, task in tasks.items():
             trouble = f"{task.exception()!r:.300}" if task.done() else ""
@@ -408,17 +410,22 @@ async def attack(url: str, chosen: list[str], seconds: float) -> None:
         os._exit(0)
 
 
-def main() -> None:
-    """Attack as the command line says."""
+def main(attacks: Mapping[str, Attack] = ATTACKS, ready: Attack = prepare) -> None:
+    """Attack as the command line says.
+
+    Args:
+        attacks: by name.
+        ready: prepares them.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("--url", required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--only", default="", help="names of attacks, separated by commas (default: all)")
     options = parser.parse_args()
     os.nice(NICE)
-    chosen = options.only.split(",") if options.only else list(ATTACKS)
+    chosen = options.only.split(",") if options.only else list(attacks)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(attack(options.url, chosen, options.seconds))
+        runner.run(attack(options.url, chosen, options.seconds, attacks, ready))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import time
@@ -43,6 +44,7 @@ class Owners:
         url: of the hub.
         number: of owners.
         interval: seconds between two events of an owner.
+        soft: number of owners whose topic is a soft one.
 
     Attributes:
         sent: all events.
@@ -52,6 +54,7 @@ class Owners:
     url: str
     number: int
     interval: float
+    soft: int = 0
     sent: list[Sent] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     following: int = 0
@@ -61,7 +64,7 @@ class Owners:
         """Make the topics, and start followers and publishers."""
         timeout = aiohttp.ClientTimeout(total=None, sock_read=60)
         self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
-        owners = [_Owner(self, number) for number in range(self.number)]
+        owners = [(_SoftOwner if number < self.soft else _Owner)(self, number) for number in range(self.number)]
         for owner in owners:
             await owner.make()
         self.tasks = [asyncio.ensure_future(owner.follow()) for owner in owners]
@@ -122,20 +125,24 @@ class _Owner:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             due += interval
             event = Sent(time.monotonic())
-            body = json.dumps({"number": len(self.sent)})
+            number = len(self.sent)
             self.sent.append(event)
             self.owners.sent.append(event)
-            headers = {**self.headers, "Content-Type": "application/json"}
             try:
-                async with self.owners.session.post(f"{self.topic}/events", data=body, headers=headers) as response:
+                async with self.request(number) as response:
                     text = await response.text()
             except (aiohttp.ClientError, TimeoutError) as error:
                 self.error(f"publishing: {error!r}")
                 continue
-            if response.status != 201:
+            if response.status not in (200, 201):
                 self.error(f"publishing: {response.status} {text[:200]}")
             else:
                 event.stored = time.monotonic() - event.at
+
+    def request(self, number: int) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Publish the event with a number."""
+        headers, body = {**self.headers, "Content-Type": "application/json"}, json.dumps({"number": number})
+        return self.owners.session.post(f"{self.topic}/events", data=body, headers=headers)
 
     def take(self, event: dict[str, Any]) -> None:
         number = event["data"]["number"]
@@ -201,3 +208,48 @@ class _Owner:
                     self.take(json.loads(line[6:]))
                 elif line.startswith(b"event: "):
                     self.error(f"stream: {line!r}")
+
+
+class _SoftOwner(_Owner):
+    """One ordinary owner of a soft topic, whose source has a version for each event, and a watcher."""
+
+    async def make(self) -> None:
+        async with self.owners.session.put(self.topic, json={"store": "none"}, headers=self.headers) as response:
+            assert response.status == 201, await response.text()
+        async with self._ingest({"progress": {"version": "0"}}) as response:
+            assert response.status == 200, await response.text()
+
+    def _ingest(self, *lines: dict[str, Any]) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        body = "".join(json.dumps(line) + "\n" for line in lines)
+        headers = {**self.headers, "Content-Type": "application/x-ndjson"}
+        return self.owners.session.post(f"{self.topic}/ingest", data=body, headers=headers)
+
+    def request(self, number: int) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        version = str(number + 1)
+        append = {"key": f"k{number % 10}", "version": version, "data": {"number": number}}
+        return self._ingest({"append": append}, {"progress": {"version": version}})
+
+    async def follow(self) -> None:
+        sse = self.number % 2 == 0
+        headers = {**self.headers, "Accept": "text/event-stream" if sse else "application/x-ndjson"}
+        try:
+            async with self.owners.session.get(f"{self.topic}/watch?version=0", headers=headers) as response:
+                if response.status != 200:
+                    self.error(f"watch: {response.status} {(await response.text())[:200]}")
+                    return
+                self.owners.following += 1
+                async for line in response.content:
+                    if (text := line.removeprefix(b"data: ")).startswith(b"{"):
+                        self._object(json.loads(text))
+        except (aiohttp.ClientError, TimeoutError) as error:
+            self.error(f"watching: {error!r}")
+        else:
+            self.error("watching: the stream has ended")
+
+    def _object(self, value: dict[str, Any]) -> None:
+        if value["type"] == "event":
+            self.take(value)
+        elif value["type"] != "progress":
+            self.error(f"watch: {value}")
+        elif int(value["version"]) != self.expected:
+            self.error(f"watch: {value} behind event {self.expected - 1}")

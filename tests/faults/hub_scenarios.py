@@ -17,8 +17,8 @@ from griphub.topics.event_text import Representation
 from griphub.topics.items import hint_item
 from tests.faults.hub_stage import TOPIC, Form, Stage
 from tests.support.hub import until
-from tests.support.hub_history import WHOLE, Keys, Measured
 from tests.support.hub_recorder import lines_of
+from tests.support.hub_records import WHOLE, Keys, Measured
 
 __all__ = ["A_ONLY", "SCENARIOS", "Scenario", "restored_with"]
 
@@ -225,16 +225,17 @@ async def trimmed(stage: Stage) -> None:
     """A reader reads from the beginning at the moment at which the floor has been raised."""
     for number in range(8):
         await stage.publish(f"event {number}")
-    raise_floor = WriterProcess.raise_floor
+    raise_floor, read = WriterProcess.raise_floor, asyncio.Event()
 
     async def then_read(self: WriterProcess, number: int, floor: int) -> Any:
         topic = await raise_floor(self, number, floor)
         await stage.read_pages("pages", limit=3, most=1)
+        read.set()
         return topic
 
     stage.patch.setattr(WriterProcess, "raise_floor", then_read)
     await _retain(stage, 3)
-    assert "pages" in stage.history.readers
+    await read.wait()
 
 
 async def handler_cut(stage: Stage) -> None:

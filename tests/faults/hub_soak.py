@@ -1,4 +1,6 @@
-"""Run of a hub as real processes, with readers, publishers and faults: ``python -m tests.faults.hub_soak --minutes 2``.
+"""Run of a hub as real processes, with watchers, readers, caches, publishers and faults: ``make soak``.
+
+    python -m tests.faults.hub_soak --minutes 10 --watchers 300
 
 Exit status 1 if a promise was broken; the findings are printed, and the histories are kept in a file.
 """
@@ -14,29 +16,47 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import aiohttp
 
+from griphub import WatchReportKind
 from tests.e2e.crowd import room_for_files
+from tests.faults import hub_callback, hub_faults
+from tests.faults.hub_callback import Callback
 from tests.faults.hub_crowd import AWAY, FORMS, KEYS, PAUSE, Publisher, Reader, Topic
+from tests.faults.hub_faults import HubFaults
+from tests.faults.hub_sharder import Sharder
 from tests.faults.hub_watchers import WATCH_FORMS, Watcher
 from tests.support.hub import HubSite, hub_site
-from tests.support.hub_history import WHOLE, Finding, History, Measured, judge
+from tests.support.hub_history import Finding, judge
 from tests.support.hub_recorder import Recorder
+from tests.support.hub_records import WHOLE, History, Measured
 
-__all__ = ["Report", "Scale", "main", "run"]
+__all__ = ["CONFIG", "Report", "Scale", "main", "run"]
 
-TOPICS: Final = ("kept", "trimmed", "reborn")
-"""Names of the topics: one without retention, one whose retention changes, one that is deleted and made again."""
+CONFIG: Final = {**hub_callback.CONFIG, **hub_faults.CONFIG}
+"""Changes of the config of ``hub_site``."""
 
-FAULTS: Final = ("hub", "writer_process", "reader_process", "handler")
-"""Processes that are killed."""
+TOPICS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "kept": {},
+    "trimmed": {},
+    "compacted": {"retention": {"events": 30, "compact": True}},
+    "reborn": {},
+}
+"""Settings of the topics by name: one without retention, two whose retention changes, one that is deleted and made
+again."""
 
-REST: Final = 12.0
-"""Seconds between two kills of one process: the runner gives up one whose starts fail five times within 30 s."""
+RETAINED: Final[Mapping[str, tuple[int | None, ...]]] = {
+    "trimmed": (None, 10, 30, 100, 300),
+    "compacted": (5, 10, 30, 100),
+}
+"""Numbers of retained events, by topic."""
+
+SHARDED: Final = ("compacted", "trimmed", "reborn")
+"""Topics that have caches."""
 
 MEMORY_MAX: Final = 400_000
 """Greatest resident size of a process of the hub in kB: the bounds of its queues, and the interpreter."""
@@ -53,6 +73,7 @@ class Scale:
         readers: number of readers.
         watchers: number of watchers.
         publishers: number of publishers.
+        gap: greatest number of seconds between two requests of a publisher.
         seconds: for which there are faults.
         pause: seconds between two faults.
     """
@@ -60,6 +81,7 @@ class Scale:
     readers: int = 60
     watchers: int = 60
     publishers: int = 3
+    gap: float = 0.2
     seconds: float = 60.0
     pause: float = 3.0
 
@@ -109,10 +131,16 @@ class _Run:
         self._report = report
         self._scale = scale
         self._chance = random.Random(report.seed)
-        self._end = time.monotonic() + scale.seconds
+        self._over = False
         self.topics = {name: Topic(name, f"{site.url}/topics/{name}", Recorder(name)) for name in TOPICS}
         self.readers: list[Reader] = []
         self.watchers: list[Watcher] = []
+        self.sharders = [
+            Sharder(site.url, self.topics[name], random.Random(f"{report.seed} {name}")) for name in SHARDED
+        ]
+        self.callback = Callback(self.topics["kept"])
+        self._large = Publisher(session, "large", self._chance)
+        self.faults = HubFaults(site, self._serving, self.topics, self._large, self._chance)
 
     async def ask(self, method: str, url: str, body: Any = None) -> tuple[int, Any]:
         """Send a request until it is answered; return status and JSON."""
@@ -123,23 +151,32 @@ class _Run:
                         return response.status, await response.json() if response.status < 204 else None
             await asyncio.sleep(PAUSE)
 
+    async def _serving(self) -> None:
+        status, _ = await self.ask("GET", self.topics["kept"].url)
+        assert status == 200, status
+
     async def make(self, topic: Topic) -> None:
         """Make a topic."""
-        status, answer = await self.ask("PUT", topic.url, {"progress": 1})
+        status, answer = await self.ask("PUT", topic.url, {"progress": 1, **TOPICS[topic.name]})
         assert status in (200, 201), status
         topic.recorder.made(answer)
         topic.last.clear()
+
+    # --- the run
 
     async def play(self) -> None:
         """Carry out the run."""
         for topic in self.topics.values():
             await self.make(topic)
         async with contextlib.AsyncExitStack() as stack:
+            runner = await self.callback.open(self._session)
+            stack.push_async_callback(runner.cleanup)
             reading = await stack.enter_async_context(_tasks())
             working = await stack.enter_async_context(_tasks())
-            for number in range(self._scale.publishers):
-                working.append(asyncio.ensure_future(self._publish(number)))
-            working += [asyncio.ensure_future(work()) for work in (self._retain, self._make_again, self._hurt)]
+            reading += [asyncio.ensure_future(sharder.run()) for sharder in self.sharders]
+            working += [asyncio.ensure_future(self._publish(number)) for number in range(self._scale.publishers)]
+            working += [asyncio.ensure_future(work()) for work in (self._retain, self._make_again)]
+            working.append(asyncio.ensure_future(self._hurt()))
             crowd: list[Callable[[int], Reader | Watcher]] = [
                 self._reader,
                 *[self._watcher] * round(self._scale.watchers / self._scale.readers),
@@ -147,38 +184,41 @@ class _Run:
             for number in range(self._scale.readers):
                 reading += [asyncio.ensure_future(member(number).run()) for member in crowd]
                 await asyncio.sleep(self._scale.seconds / 2 / self._scale.readers)
-                _check(reading)
+                _check(reading + working)
             await asyncio.gather(*working)
-            publisher = Publisher(self._session, "last", self._chance)
-            for topic in self.topics.values():
-                await publisher.publish(topic, [None, *KEYS])
-            deadline = time.monotonic() + CONVERGE
-            newest = max(topic.last_in(WHOLE) for topic in self.topics.values())
-            while time.monotonic() < deadline and not (
-                all(map(_converged, self.readers)) and all(watcher.place >= newest for watcher in self.watchers)
-            ):
-                _check(reading)
-                await asyncio.sleep(PAUSE)
+            await self._converge(reading)
             self._measure()
         for topic in self.topics.values():
             history = topic.recorder.history
-            followers: list[Reader | Watcher] = [*self.readers, *self.watchers]
-            history.complete = {reader.name for reader in followers if reader.topic is topic}
+            followers: list[Reader | Watcher | Sharder] = [*self.readers, *self.watchers, *self.sharders]
+            history.complete = {follower.name for follower in followers if follower.topic is topic}
             self._report.histories[topic.name] = topic.recorder.finish(self._site.directory / "hub.db")
-        for reader in self.readers:
-            self._report.counts["received"] += reader.got
-            self._report.counts["reports"] += reader.told
-        for watcher in self.watchers:
-            self._report.counts["watched"] += watcher.got
-            self._report.counts["progress"] += watcher.progress
-            self._report.counts["resyncs"] += watcher.told
-            self._report.counts["snapshots"] += watcher.snapshots
-        self._report.counts["readers"] = len(self.readers)
-        self._report.counts["watchers"] = len(self.watchers)
+        self._count()
+
+    async def _converge(self, reading: list[asyncio.Future[None]]) -> None:
+        """Publish events of all keys, and wait until everybody has all."""
+        publisher = Publisher(self._session, "last", self._chance)
+        for topic in self.topics.values():
+            await publisher.publish(topic, [None, *KEYS])
+        for sharder in self.sharders:
+            sharder.moving = False
+        deadline = time.monotonic() + CONVERGE
+        newest = max(topic.last_in(WHOLE) for topic in self.topics.values())
+        while time.monotonic() < deadline and not (
+            all(reader.place >= reader.topic.last_in(reader.keys) for reader in self.readers)
+            and all(watcher.place >= newest for watcher in self.watchers)
+            and all(sharder.version >= newest for sharder in self.sharders)
+            and self.callback.place >= self.callback.topic.last_in(WHOLE)
+        ):
+            _check(reading)
+            await asyncio.sleep(PAUSE)
+        self.callback.topic.recorder.history.pushed[self.callback.name] = self.callback.ids
+
+    # --- the crowd
 
     def _reader(self, number: int) -> Reader:
         form = FORMS[number % len(FORMS)]
-        topic = self.topics[self._chance.choice(TOPICS)]
+        topic = self.topics[self._chance.choice(list(TOPICS))]
         key = self._chance.choice(["", "", *KEYS])
         truncated = self._chance.random() < 0.3
         reader = Reader(
@@ -189,35 +229,42 @@ class _Run:
 
     def _watcher(self, number: int) -> Watcher:
         form = WATCH_FORMS[self._chance.randrange(len(WATCH_FORMS))]
-        topic = self.topics[self._chance.choice(TOPICS)]
+        topic = self.topics[self._chance.choice(list(TOPICS))]
         name = f"{form}-{len(self.watchers)}"
         watcher = Watcher(self._session, topic, name, form, random.Random(f"{self._report.seed} {name} {number}"))
         self.watchers.append(watcher)
         return watcher
 
+    # --- faults and writers
+
+    async def _hurt(self) -> None:
+        await self.faults.run(time.monotonic() + self._scale.seconds, self._scale.pause)
+        self._over = True
+
     async def _publish(self, number: int) -> None:
         chance = random.Random(self._report.seed * 1000 + number)
         publisher = Publisher(self._session, f"publisher-{number}", chance)
-        while time.monotonic() < self._end:
-            await publisher.publish(self.topics[chance.choice(TOPICS)])
-            await asyncio.sleep(chance.random() * 0.2)
+        while not self._over:
+            await publisher.publish(self.topics[chance.choice(list(TOPICS))])
+            await asyncio.sleep(chance.random() * self._scale.gap)
         self._report.counts["published"] += publisher.events
+        self._report.counts["deleted"] += publisher.deletions
         self._report.counts["replayed"] += publisher.repeated
 
     async def _retain(self) -> None:
-        """Change the retention of a topic."""
-        topic = self.topics["trimmed"]
-        while time.monotonic() < self._end:
+        """Change the retention of topics."""
+        while not self._over:
             await asyncio.sleep(self._chance.random() * 2)
-            events = self._chance.choice((None, 10, 30, 100, 300))
-            status, _ = await self.ask("PATCH", topic.url, {"retention": {"events": events}})
+            name = self._chance.choice(list(RETAINED))
+            events = self._chance.choice(RETAINED[name])
+            status, _ = await self.ask("PATCH", self.topics[name].url, {"retention": {"events": events}})
             assert status == 200, status
             self._report.counts["retentions"] += 1
 
     async def _make_again(self) -> None:
         """Delete a topic and make it again."""
         topic = self.topics["reborn"]
-        while time.monotonic() < self._end:
+        while not self._over:
             await asyncio.sleep(self._scale.seconds / 6 * (0.5 + self._chance.random()))
             async with topic.lock:
                 status, _ = await self.ask("DELETE", topic.url)
@@ -225,32 +272,38 @@ class _Run:
                 assert status in (204, 404), status
                 await asyncio.sleep(self._chance.random() * 0.5)
                 await self.make(topic)
-            self._report.counts["deletions"] += 1
+            self._report.counts["deletions of topics"] += 1
 
-    async def _hurt(self) -> None:
-        """Kill processes."""
-        killed: dict[str, float] = {}
-        while time.monotonic() < self._end:
-            await asyncio.sleep(self._scale.pause * (0.5 + self._chance.random()))
-            now = time.monotonic()
-            rested = [kind for kind in FAULTS if now - killed.get(kind, 0.0) >= REST]
-            if not rested:
-                continue
-            kind = self._chance.choice(rested)
-            killed[kind] = now
-            # A child that is killed while the hub starts ends the hub, which counts as a failed start too.
-            await self.ask("GET", self.topics["kept"].url)
-            await asyncio.to_thread(self._site.kill, kind)
-            self._fault()
-            # On a busy machine a start takes its time, and only then positions are compared.
-            await self.ask("GET", self.topics["kept"].url)
-            self._fault()
-            self._report.counts[f"kills of {kind}"] += 1
+    # --- the end
 
-    def _fault(self) -> None:
-        """Note a moment from which positions may be lost."""
-        for topic in self.topics.values():
-            topic.recorder.history.faults.append(time.monotonic())
+    def _count(self) -> None:
+        counts = self._report.counts
+        counts.update(self.faults.counts)
+        for reader in self.readers:
+            counts["received"] += reader.got
+            counts["reports"] += reader.told
+        for watcher in self.watchers:
+            counts["watched"] += watcher.got
+            counts["progress"] += watcher.progress
+            counts["resyncs"] += watcher.told
+            counts["snapshots"] += watcher.snapshots
+            counts["earlier snapshots"] += watcher.earlier
+        for sharder in self.sharders:
+            counts["handovers"] += sharder.moves
+            counts["region reads"] += sharder.reads
+            counts["unknown regions"] += sharder.unknown
+            counts["resyncs of caches"] += sharder.reports[WatchReportKind.RESYNC]
+            disorder = Measured(f"disorder at {sharder.name}", sharder.reports[WatchReportKind.DISORDER], 0)
+            sharder.topic.recorder.history.measured.append(disorder)
+        for history in self._report.histories.values():
+            counts["lost"] += sum(len(restored.events or ()) for restored in history.restores)
+            if history.compact:
+                answered = {id for answer in history.answers for id in answer.ids if id <= history.floor}
+                counts["compacted"] += len(answered - {event.id for event in history.store})
+                counts["kept below the floor"] += sum(event.id <= history.floor for event in history.store)
+        counts["pushed"] = len(self.callback.ids)
+        counts["readers"] = len(self.readers)
+        counts["watchers"] = len(self.watchers)
 
     def _measure(self) -> None:
         for kind in ("hub", "writer_process", "reader_process"):
@@ -279,10 +332,6 @@ def _check(tasks: list[asyncio.Future[None]]) -> None:
             task.result()
 
 
-def _converged(reader: Reader) -> bool:
-    return reader.place >= reader.topic.last_in(reader.keys)
-
-
 async def run(site: HubSite, seed: int, scale: Scale) -> Report:
     """Carry out one run.
 
@@ -309,15 +358,16 @@ def main(arguments: list[str] | None = None, note: Callable[[str], object] = pri
         The exit status.
     """
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--readers", type=int, default=100)
     parser.add_argument("--watchers", type=int, default=300)
-    parser.add_argument("--pause", type=float, default=3.0, help="seconds between two faults")
+    parser.add_argument("--pause", type=float, default=6.0, help="seconds between two faults, on average")
+    parser.add_argument("--gap", type=float, default=0.8, help="greatest number of seconds between two publications")
     options = parser.parse_args(arguments)
-    scale = Scale(options.readers, options.watchers, seconds=options.minutes * 60, pause=options.pause)
+    scale = Scale(options.readers, options.watchers, gap=options.gap, seconds=options.minutes * 60, pause=options.pause)
     note(f"hub, seed {options.seed}: {scale}")
-    with room_for_files(4 * (options.readers + options.watchers) + 1000), hub_site() as site:
+    with room_for_files(4 * (options.readers + options.watchers) + 1000), hub_site(CONFIG) as site:
         report = asyncio.run(run(site, options.seed, scale))
         log = site.log
     if report.findings:

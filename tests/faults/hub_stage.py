@@ -22,8 +22,8 @@ from gripproxy.config import load_config
 from gripproxy.process.hub_sockets import hub_control_socket, hub_sub_spec
 from tests.faults.hub_handler import HandlerDouble
 from tests.support.hub_api import HubApi, Response, hub_api
-from tests.support.hub_history import WHOLE, Keys, Restored
 from tests.support.hub_recorder import Recorder, blocks_of, lines_of
+from tests.support.hub_records import WHOLE, Keys, Restored
 
 __all__ = ["HeldReader", "Stage"]
 

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 
 import aiohttp
 
-from tests.faults.hub_crowd import AWAY, KEYS, PAUSE, Topic
-from tests.support.hub_history import WHOLE, Keys
+from tests.faults.hub_crowd import AWAY, KEYS, PAUSE, QUIET, UNCONFIRMED, Topic
+from tests.support.hub_records import WHOLE, Keys
 
 __all__ = ["WATCH_FORMS", "WatchForm", "Watcher"]
 
@@ -29,6 +29,9 @@ SPEEDS: Final = (0.0, 0.0, 0.0, 0.002, 0.02)
 
 LEAVE: Final = 0.002
 """Share of messages after which a watcher connects again by itself."""
+
+AWHILE: Final = 6.0
+"""Seconds for which some of those stay away at most: the floor may pass their place."""
 
 
 class Watcher:
@@ -56,8 +59,10 @@ class Watcher:
         self._params = {
             bound: text for bound, text in (("low", self.keys.low), ("high", self.keys.high)) if text is not None
         }
-        self._after = chance.choice(["0", topic.cursor])
+        self._after = topic.place(chance)
         """Cursor to go on from; empty after a resync, for a snapshot."""
+        self._left = False
+        """Whether it has ended the last connection itself."""
         self._version = -1
         self.got = 0
         """Events received."""
@@ -67,6 +72,8 @@ class Watcher:
         """Resyncs received."""
         self.snapshots = 0
         """Snapshots read whole."""
+        self.earlier = 0
+        """Those of another version than the newest."""
         self._recorder.reader(name, self.keys, watches=True)
 
     @property
@@ -86,11 +93,15 @@ class Watcher:
             except (aiohttp.ClientError, ConnectionError):
                 # The service was hurt: the next connection goes on behind the last event or progress.
                 pass
-            await asyncio.sleep(PAUSE)
+            chance, left, self._left = self._chance, self._left, False
+            away = left and chance.random() < 0.5
+            await asyncio.sleep(chance.random() * AWHILE if away else PAUSE if left else chance.uniform(PAUSE, QUIET))
 
     async def _snapshot(self) -> None:
-        """Read a snapshot of the range; one without its last line is void."""
-        async with self._session.get(f"{self.topic.url}/snapshot", params=self._params) as response:
+        """Read a snapshot of the range, at the newest version or at another one; without its last line it is void."""
+        version = self.topic.place(self._chance) if self._chance.random() < 0.3 else "0"
+        params = self._params if version == "0" else self._params | {"version": version}
+        async with self._session.get(f"{self.topic.url}/snapshot", params=params) as response:
             if response.status != 200:
                 assert response.status in (*AWAY, 404, 410, 429), await response.text()
                 return
@@ -98,6 +109,7 @@ class Watcher:
         if lines and "complete" in lines[-1]:
             self._recorder.snapshot(self.name, lines)
             self.snapshots += 1
+            self.earlier += version != "0"
             self._after = lines[-1]["cursor"]
 
     async def _stream(self) -> None:
@@ -107,7 +119,8 @@ class Watcher:
         url = f"{self.topic.url}/watch"
         async with self._session.get(url, params=params, headers=headers, timeout=timeout) as response:
             if response.status != 200:
-                assert response.status in (*AWAY, 404), await response.text()
+                text = await response.text()
+                assert response.status in (*AWAY, 404) or text.strip() == UNCONFIRMED, text
                 return
             rest = b""
             async for chunk in response.content.iter_any():
@@ -146,7 +159,8 @@ class Watcher:
                 self.progress += 1
                 self._version = int(value["version"])
         self._after = value["cursor"]
-        return self._chance.random() >= LEAVE
+        self._left = self._chance.random() < LEAVE
+        return not self._left
 
 
 def _range(chance: random.Random) -> Keys:

@@ -12,7 +12,8 @@ from tests.faults import watch_mutants
 from tests.faults.hub_mutants import MUTANTS, Mutant
 from tests.faults.hub_scenarios import SCENARIOS, Scenario
 from tests.faults.hub_stage import Stage
-from tests.support.hub_history import VALIDATORS, History, judge
+from tests.support.hub_history import VALIDATORS, judge
+from tests.support.hub_records import History
 
 
 async def play(steps: Scenario, mutant: Mutant | None, directory: pathlib.Path, patch: pytest.MonkeyPatch) -> History:

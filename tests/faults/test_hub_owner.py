@@ -100,9 +100,16 @@ def peaks(site: HubSite) -> dict[str, float]:
     return found
 
 
-async def measure(site: HubSite, folder: pathlib.Path, only: str = "", seconds: float = HOSTILE) -> Verdict:
-    """Run both phases."""
-    owners = Owners(site.url, OWNERS, INTERVAL)
+async def measure(
+    site: HubSite,
+    folder: pathlib.Path,
+    only: str = "",
+    seconds: float = HOSTILE,
+    module: str = "tests.faults.hub_owner_attacks",
+    soft: int = 0,
+) -> Verdict:
+    """Run both phases, with the attacks of a module, and so many owners of soft topics."""
+    owners = Owners(site.url, OWNERS, INTERVAL, soft)
     witness = Service([sys.executable, "-m", "tests.faults.hostile.witness", f"--diary={folder / 'witness'}"])
     attacker: Service | None = None
     try:
@@ -112,7 +119,7 @@ async def measure(site: HubSite, folder: pathlib.Path, only: str = "", seconds: 
         quiet_from = time.monotonic()
         await asyncio.sleep(QUIET)
         quiet = Phase("quiet", quiet_from, time.monotonic())
-        command = [sys.executable, "-m", "tests.faults.hub_owner_attacks", f"--url={site.url}", f"--seconds={seconds}"]
+        command = [sys.executable, "-m", module, f"--url={site.url}", f"--seconds={seconds}"]
         attacker = Service([*command, f"--only={only}"])
         await asyncio.to_thread(attacker.wait_for_log, "attacking\n")
         before, hostile_from = usage(), time.monotonic()

@@ -58,7 +58,7 @@ def outside_the_chain(patch: Patch) -> None:
     def progress(self: FanOut, held: HeldRange, stamp: int) -> bool:
         version = self.version(held) or 0
         mark = self.mark(version, stamp)
-        for channel in held.channels.values():
+        for channel in held.channels:
             if channel.watches:
                 text = progress_text(version, mark, held.keys.low, held.keys.high, channel.frame)
                 self._send(channel.name, alone(channel.name, "", "", channel.frame, text))

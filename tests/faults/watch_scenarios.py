@@ -16,7 +16,7 @@ from griphub.topics.fanout import FanOut
 from tests.faults.hub_scenarios import A_ONLY, Scenario, restored_with
 from tests.faults.hub_stage import PATIENCE, TOPIC, Stage
 from tests.support.hub import until
-from tests.support.hub_history import WHOLE, Keys, Progressed
+from tests.support.hub_records import WHOLE, Keys, Progressed
 
 __all__ = ["SCENARIOS"]
 

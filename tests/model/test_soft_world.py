@@ -54,7 +54,7 @@ MUTANTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
     "a range has the greatest progress of its pieces": (Pieces, "progress", greatest),
     "an unknown piece does not count": (Pieces, "progress", known_ones),
     "progress is one too high": (Pieces, "raise_to", lambda self, span, v, stamp: raise_to(self, span, v + 1, stamp)),
-    "a full window forgets that it dropped events": (Pieces, "reset", lambda self, span, due=0: reset(self, span)),
+    "a full window forgets that it dropped events": (Pieces, "forget", lambda self, span, dropped: reset(self, span)),
     "dropping the oldest events does not raise the floor": (
         Pieces,
         "raise_floor",

@@ -12,13 +12,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import aiohttp
 
 from tests.support.ports import free_ports
-from tests.support.service import START_PATIENCE, Service, alive, descendants
+from tests.support.service import START_PATIENCE, Service, alive, descendants, freeze
 
 __all__ = ["PATIENCE", "HubSite", "Stream", "hub_site", "until"]
 
@@ -79,6 +79,8 @@ class HubSite:
         self.base = f"http://127.0.0.1:{self.http}"
         self.url = self.base + "/hub"
         self.service: Service | None = None
+        self._past = ""
+        """Log of earlier lives of the service."""
 
     def start(self) -> None:
         """Start the service, and wait until it serves."""
@@ -99,30 +101,78 @@ class HubSite:
     def log(self) -> str:
         """Return the log so far."""
         assert self.service is not None
-        return self.service.log
+        return self._past + self.service.log
+
+    def pids(self, kind: str) -> list[int]:
+        """Return the process ids of all children of a kind: ``worker``, or one of those of ``pid``."""
+        assert self.service is not None
+        found = []
+        for pid in descendants(self.service.process.pid):
+            with contextlib.suppress(OSError):
+                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if any(word == kind.encode() or word.endswith(b"." + kind.encode()) for word in words):
+                    found.append(pid)
+        return found
 
     def pid(self, kind: str) -> int:
         """Return the process id of a child: ``hub``, ``handler``, ``writer_process``, ``reader_process``."""
-        assert self.service is not None
         deadline = time.monotonic() + START_PATIENCE
         while time.monotonic() < deadline:
-            for pid in descendants(self.service.process.pid):
-                with contextlib.suppress(OSError):
-                    words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                    if any(word == kind.encode() or word.endswith(b"." + kind.encode()) for word in words):
-                        return pid
+            if pids := self.pids(kind):
+                return pids[0]
             time.sleep(0.01)
         raise AssertionError(f"no process {kind}; the log:\n{self.log}")
 
-    def kill(self, kind: str) -> int:
-        """Kill a child, wait for its end, and return its process id."""
-        pid = self.pid(kind)
+    def kill(self, kind: str, pid: int = 0) -> int:
+        """Kill a child, wait for its end, and return its process id.
+
+        Args:
+            kind: of the child.
+            pid: one of several; 0 for any.
+        """
+        pid = pid or self.pid(kind)
         os.kill(pid, signal.SIGKILL)
-        deadline = time.monotonic() + PATIENCE
-        while alive(pid):
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        _gone([pid])
         return pid
+
+    # --- the whole service
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End the runner and with it the service; its files stay.
+
+        Args:
+            number: signal to the runner. SIGKILL leaves its children to themselves: they notice it.
+        """
+        assert self.service is not None
+        if number is signal.SIGKILL:
+            pids = descendants(self.service.process.pid)
+            self.service.process.kill()
+            self.service.process.wait()
+            _gone(pids)
+        self._past = self.log
+        self.service.stop(number)
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """Kill the hub, and have it started again only behind the block: workers and handler stay."""
+        assert self.service is not None
+        runner, pids = self.service.process.pid, descendants(self.pid("hub"))
+        freeze(runner)
+        try:
+            os.kill(pids[0], signal.SIGKILL)
+            _gone(pids)
+            yield
+        finally:
+            os.kill(runner, signal.SIGCONT)
+
+
+def _gone(pids: Iterable[int]) -> None:
+    """Wait for the end of processes."""
+    deadline = time.monotonic() + PATIENCE
+    for pid in pids:
+        while alive(pid):
+            assert time.monotonic() < deadline, f"process {pid} does not end"
+            time.sleep(0.001)
 
 
 @contextlib.contextmanager

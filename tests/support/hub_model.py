@@ -260,7 +260,7 @@ class Hub:
         """Have the followers of a deleted topic ask."""
         self.topics.remove(number)
         for held in self.index.of_topic(number):
-            self.outbox.miss([channel.name for channel in held.channels.values()])
+            self.outbox.miss([channel.name for channel in held.channels])
 
     def expire(self, now: float) -> None:
         for held in self.index.expire(now):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import pytest
 
@@ -189,7 +189,7 @@ class Conformance:
         stores.crash()
         again = made(stores.writer, "t")
         assert again.number != topic.number
-        assert again.birth == newest
+        assert again.birth > newest, "the last place of the topic before is none of this one"
         assert published(stores.writer, "t", "b").ids[0] > newest
         assert texts(history(stores.reader, again)) == ["b"]
 
@@ -593,7 +593,7 @@ class Conformance:
         assert first is not None
         assert first[1]
         stores.crash()
-        again = stores.writer.put_topic("x", TopicSettings(), "another")
+        again = stores.writer.put_topic("x", TopicSettings(store="none"), "another")
         assert again is not None
         assert again == (dataclasses.replace(first[0], settings=again[0].settings), False)
         stores.writer.put_topic("x", settings)
@@ -605,6 +605,18 @@ class Conformance:
             5.0,
             {"team": "a"},
         )
+
+    @pytest.mark.parametrize(("first", "second"), [("none", "disk"), ("disk", "none")])
+    def test_a_topic_stays_of_its_kind(
+        self, stores: Stores, first: Literal["none", "disk"], second: Literal["none", "disk"]
+    ) -> None:
+        made = stores.writer.put_topic("x", TopicSettings(store=first, progress=5.0))
+        assert made is not None
+        assert stores.writer.put_topic("x", TopicSettings(store=second, progress=7.0)) == (made[0], False)
+        stores.crash()
+        found = stores.reader.topic("x")
+        assert found is not None
+        assert (found.settings.store, found.settings.progress) == (first, 5.0)
 
     def test_an_owner_has_so_many_topics(self, stores: Stores) -> None:
         put = stores.writer.put_topic
@@ -774,3 +786,32 @@ class Conformance:
             pages.append(page)
         assert [len(page) for page in pages] == [2, 2, 1]
         assert [each for page in pages for each in page] == all_of_them
+
+    # --- stamps of progress
+
+    def test_a_new_store_has_no_stamp(self, stores: Stores) -> None:
+        assert stores.writer.stamps.reserve(1) == 0
+
+    @pytest.mark.parametrize("until", [1, 1_700_000_000 * SECOND, 2**63 - 1])
+    def test_a_stamp_is_kept_over_a_crash(self, stores: Stores, until: int) -> None:
+        stores.writer.stamps.reserve(until)
+        stores.crash()
+        assert stores.writer.stamps.reserve(1) == until
+
+    def test_the_kept_stamp_never_falls(self, stores: Stores) -> None:
+        found = []
+        for until in (300, 100, 200, 300, 0, 301):
+            found.append(stores.writer.stamps.reserve(until))
+            stores.crash()
+        assert found == [0, 300, 300, 300, 300, 300]
+        assert stores.writer.stamps.reserve(1) == 301
+
+    def test_stamps_and_events_do_not_know_each_other(self, stores: Stores) -> None:
+        made(stores.writer, "t")
+        before = stores.writer.state()
+        stores.writer.stamps.reserve(10**15)
+        assert stores.writer.state() == before
+        assert published(stores.writer, "t", "a").ids == (before.newest + 1,)
+        assert stores.writer.delete_topic("t")
+        stores.crash()
+        assert stores.writer.stamps.reserve(1) == 10**15

@@ -64,7 +64,7 @@ class WatchHub(SmallHub):
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         _, topic = self._topic(request)
-        text = request.query["version"]
+        text = request.query.get("version", f"{EPOCH}.{self._last}")
         self.opened.append(text)
         epoch, place = text.split(".")[:2] if text != "0" else ("", "0")
         after = int(place)

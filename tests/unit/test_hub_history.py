@@ -7,9 +7,8 @@ from typing import Literal
 
 import pytest
 
-from tests.support.hub_history import (
-    SETTLE,
-    VALIDATORS,
+from tests.support.hub_history import SETTLE, VALIDATORS, judge
+from tests.support.hub_records import (
     WHOLE,
     Answer,
     Event,
@@ -24,7 +23,7 @@ from tests.support.hub_history import (
     Restored,
     Snapshot,
     Told,
-    judge,
+    Viewed,
 )
 
 A_ONLY = Keys("a", "b")
@@ -34,8 +33,10 @@ def stored(id: int, version: int = 0, key: str | None = None, content: str = "")
     return Event(id, id - 1, version or id, 1000 * id, content or f"c{id}", key)
 
 
-def got(id: int, prev_id: int | None = None, version: int = 0, key: str | None = None, reader: str = "r") -> Got:
-    return Got(float(id), reader, id, id - 1 if prev_id is None else prev_id, version or id, f"c{id}", key)
+def got(
+    id: int, prev_id: int | None = None, version: int = 0, key: str | None = None, reader: str = "r", op: str = "put"
+) -> Got:
+    return Got(float(id), reader, id, id - 1 if prev_id is None else prev_id, version or id, f"c{id}", key, op)
 
 
 def opened(after: int = 0, right: Literal["valid", "revoked", "forged"] = "valid") -> Opened:
@@ -109,7 +110,45 @@ def progressed(version: int, stamp: int = 7) -> Progressed:
     return Progressed(float(version), "r", version, f"e.{version}.{stamp}")
 
 
-SOUND = (sound, ranged, reborn, restored, trimmed, watched)
+def compacted() -> History:
+    """Below the floor 3 only event 3 of ``a`` is left; ``b`` was deleted by event 4, and ``c`` by event 2."""
+    history = History(readers={"r": WHOLE}, complete={"r"}, floor=3, compact=True, newest=5)
+    history.store = [stored(3, key="a"), deleted(4, "b"), stored(5, key="c")]
+    history.requests["old"] = Request("old", ("c1", "c2", "c3"), ("b", "c", "a"), 0.0, frozenset({"c2"}))
+    history.answers.append(Answer(1.0, "old", (1, 2, 3), 3))
+    history.steps = [opened(3), got(4, key="b", op="delete"), got(5, key="c")]
+    history.steps += [Snapshot(9.0, "r", 3, {"b": 1, "a": 3}), Snapshot(9.0, "r", 5, {"a": 3, "c": 5})]
+    return history
+
+
+def undone() -> History:
+    """A restore has lost events 3 to 5, the last two of a topic with the birth 3; the topic before goes on at 100."""
+    history = History(readers={"r": WHOLE, "c": WHOLE}, complete={"r", "c"}, newest=100, epochs=["e1", "e2"])
+    lost = (stored(3, key="b"), stored(4, key="a"), stored(5, key="a"))
+    history.restores = [Restored(2, 100, (0, 3), lost[1:], 3)]
+    history.store = [stored(1, key="a"), stored(2, key="b"), Event(100, 2, 100, 9000, "c100", "b")]
+    for event in (*history.store, *lost):
+        history.requests[event.content] = Request(event.content, (event.content,), (event.key,), 0.0)
+        history.answers.append(Answer(1.0, event.content, (event.id,), event.id))
+    history.steps = [
+        *(opened(), got(1, key="a"), got(2, key="b"), got(3, key="b"), Told(3.5, "r", "resync", 3)),
+        *(opened(3), got(4, 0, key="a"), got(5, key="a"), Told(6.0, "r", "resync", 0), opened(2)),
+        got(100, 2, key="b"),
+        *(viewed(2, {"a": 1, "b": 2}), viewed(3, {"a": 1, "b": 3}), viewed(4, {"a": 4})),
+        *(viewed(2, {"a": 1, "b": 2}, "e2"), viewed(100, {"a": 1, "b": 100}, "e2")),
+    ]
+    return history
+
+
+def deleted(id: int, key: str) -> Event:
+    return Event(id, id - 1, id, 1000 * id, f"c{id}", key, "delete")
+
+
+def viewed(version: int, ids: dict[str, int], epoch: str = "e1") -> Viewed:
+    return Viewed(9.0, "c", epoch, version, (Keys("a", "b"), Keys("b", "z")), ids)
+
+
+SOUND = (sound, ranged, reborn, restored, trimmed, watched, compacted, undone)
 
 
 @pytest.mark.parametrize("make", SOUND)
@@ -295,6 +334,79 @@ def snapshot_without_a_key(history: History) -> None:
     history.steps[8] = Snapshot(9.0, "r", 4, {"a": 2})
 
 
+def deletion_compacted_above_the_floor(history: History) -> None:
+    del history.steps[1]
+
+
+def deletion_received_as_a_value(history: History) -> None:
+    history.steps[1] = got(4, key="b")
+
+
+def snapshot_with_a_deleted_key(history: History) -> None:
+    history.steps[4] = Snapshot(9.0, "r", 5, {"a": 3, "b": 1, "c": 5})
+
+
+def snapshot_without_a_key_below_the_floor(history: History) -> None:
+    history.steps[4] = Snapshot(9.0, "r", 5, {"c": 5})
+
+
+def names_an_event_above_the_floor_wrongly(history: History) -> None:
+    history.steps[2] = got(5, 3, key="c")
+
+
+def lost_before_the_restore(history: History) -> None:
+    history.restores[0] = Restored(2, 100, (0, 3), (), 3)
+
+
+def other_content_before_the_restore(history: History) -> None:
+    lost = stored(4, key="a", content="other")
+    history.restores[0] = Restored(2, 100, (0, 3), (lost, stored(5, key="a")), 3)
+
+
+def skipped_before_the_restore(history: History) -> None:
+    del history.steps[6]
+
+
+def stays_in_the_lost_topic(history: History) -> None:
+    del history.steps[8:10]
+
+
+def callback_without_an_event(history: History) -> None:
+    history.pushed["p"] = {1, 100}
+
+
+def answered_again_without_a_restore(history: History) -> None:
+    history.answers.append(Answer(4.0, "c100", (101,), 101))
+
+
+def mixture_of_two_versions(history: History) -> None:
+    history.steps[12] = viewed(3, {"a": 1, "b": 2})
+
+
+def mixture_of_two_topics(history: History) -> None:
+    history.steps[13] = viewed(4, {"a": 4, "b": 2})
+
+
+def value_of_a_lost_future(history: History) -> None:
+    history.steps[15] = viewed(100, {"a": 4, "b": 100}, "e2")
+
+
+def version_of_a_lost_future(history: History) -> None:
+    history.steps[12] = viewed(3, {"a": 1, "b": 3}, "e2")
+
+
+def version_of_another_store(history: History) -> None:
+    history.steps[11] = viewed(2, {"a": 1, "b": 2}, "x")
+
+
+def key_that_the_new_owner_lacks(history: History) -> None:
+    history.steps[11] = viewed(2, {"a": 1})
+
+
+def stale_for_ever(history: History) -> None:
+    history.steps.pop()
+
+
 VIOLATIONS: list[tuple[str, Callable[[], History], Callable[[History], None]]] = [
     ("durable", sound, lost_answer),
     ("durable", sound, other_content),
@@ -348,6 +460,28 @@ VIOLATIONS += [
 ]
 
 
+VIOLATIONS += [
+    ("gap-free", compacted, deletion_compacted_above_the_floor),
+    ("gap-free", compacted, names_an_event_above_the_floor_wrongly),
+    ("durable", compacted, deletion_received_as_a_value),
+    ("snapshot", compacted, snapshot_with_a_deleted_key),
+    ("snapshot", compacted, snapshot_without_a_key_below_the_floor),
+    ("durable", undone, lost_before_the_restore),
+    ("durable", undone, other_content_before_the_restore),
+    ("gap-free", undone, skipped_before_the_restore),
+    ("gap-free", undone, stays_in_the_lost_topic),
+    ("gap-free", undone, callback_without_an_event),
+    ("repeatable", undone, answered_again_without_a_restore),
+    ("region", undone, mixture_of_two_versions),
+    ("region", undone, mixture_of_two_topics),
+    ("region", undone, value_of_a_lost_future),
+    ("region", undone, version_of_a_lost_future),
+    ("region", undone, version_of_another_store),
+    ("region", undone, key_that_the_new_owner_lacks),
+    ("region", undone, stale_for_ever),
+]
+
+
 @pytest.mark.parametrize(("promise", "make", "violate"), VIOLATIONS)
 def test_a_violation_is_found(promise: str, make: Callable[[], History], violate: Callable[[History], None]) -> None:
     history = make()
@@ -387,7 +521,7 @@ def test_a_loss_that_was_reported_is_a_loss() -> None:
 def test_a_position_lost_with_a_killed_process_is_excused() -> None:
     history = sound()
     told_of_no_loss(history)
-    history.faults = [9.0 - SETTLE]
+    history.faults = [(8.0 - SETTLE, 9.0 - SETTLE)]
     assert judge(history) == {}
 
 
@@ -426,4 +560,45 @@ def test_a_watcher_may_begin_at_the_birth_of_a_later_topic() -> None:
     history = reborn()
     history.readers["w"] = WHOLE
     history.steps += [Opened(9.0, "w", 0), Progressed(9.0, "w", 5, "e.5.1"), got(6, 0, reader="w")]
+    assert judge(history) == {}
+
+
+def test_a_request_that_a_restore_has_lost_may_be_stored_again() -> None:
+    history = undone()
+    history.answers.append(Answer(6.0, "c4", (101,), 101))
+    history.store.append(Event(101, 100, 101, 9001, "c4", "a"))
+    history.newest = 101
+    history.steps += [got(101, 100, key="a")]
+    history.steps[-1] = Got(9.0, "r", 101, 100, 101, "c4", "a")
+    history.steps.append(viewed(101, {"a": 101, "b": 100}, "e2"))
+    assert judge(history) == {}
+
+
+def test_a_reader_that_allows_truncation_is_put_to_the_floor_by_a_restore() -> None:
+    history = restored()
+    history.steps[3:5] = [Told(3.0, "r", "truncated", 0), got(1)]
+    assert judge(history) == {}
+
+
+def test_a_truncation_below_the_place_of_a_reader_is_told_of_no_loss() -> None:
+    history = sound()
+    history.steps += [Told(9.0, "r", "truncated", 1), got(2, version=3), got(3)]
+    assert set(judge(history)) == {"resumable"}
+
+
+def test_compaction_leaves_an_earlier_event_before_one() -> None:
+    history = compacted()
+    history.store = [stored(3, key="a"), stored(8, key="d")]
+    history.floor = 5
+    history.newest = 8
+    history.steps = [opened(5), got(8, 3, key="d")]
+    published(history, "later", 4, 5)
+    published(history, "last", 8, at=3.0)
+    history.requests["last"] = Request("last", ("c8",), ("d",), 2.0)
+    assert judge(history) == {}
+
+
+def test_at_the_birth_of_a_topic_there_may_be_no_values() -> None:
+    history = undone()
+    history.steps.insert(11, viewed(3, {}))
     assert judge(history) == {}

@@ -32,7 +32,8 @@ def test_a_duration_that_is_not_positive_is_refused(seconds: str) -> None:
 
 def test_a_smoke_run_measures_no_peer() -> None:
     assert not SMOKE.peers
-    assert list(PARTS) == ["publish", "batch", "history", "fanout", "memory", "maintenance", "callbacks", "mailboxes"]
+    store = ["publish", "batch", "history", "fanout", "memory", "maintenance"]
+    assert list(PARTS) == [*store, "callbacks", "mailboxes", "watch", "snapshot", "ingest"]
 
 
 def test_a_row_that_failed_is_a_problem_and_a_peer_that_is_missing_is_none() -> None:

@@ -7,7 +7,8 @@ import pathlib
 
 import pytest
 
-from bench.hub_site import HubProxy, role
+from bench.hub_parts import FULL
+from bench.hub_site import HubProxy, processors, role, watch_of
 from bench.targets import Wish
 
 
@@ -36,4 +37,15 @@ def test_the_configuration_has_the_store_in_the_folder_and_the_route_first(tmp_p
     config.read(tmp_path / "gripproxy.conf")
     assert config["hub"]["store"] == f"{tmp_path}/hub.db"
     assert config["hub"]["hub_sync"] == "full"
+    assert int(config["hub"]["ranges_per_owner_max"]) >= FULL.watchers
     assert (tmp_path / "routes").read_text().splitlines() == ["*,path_beg=/hub hub", "* 127.0.0.1:20007,over_http"]
+
+
+def test_a_watch_is_beside_the_events_of_its_topic() -> None:
+    assert watch_of("/topics/t-1/events", "?low=a") == "/topics/t-1/watch?low=a"
+
+
+def test_processors_are_told_by_roles_the_busiest_first() -> None:
+    before = {"hub": 1.0, "worker": 2.0, "handler": 3.0}
+    after = {"hub": 2.0, "worker": 5.0, "handler": 3.001, "writer_process": 0.5}
+    assert processors(before, after, 2.0) == "CPU: worker 1.50, hub 0.50, writer 0.25"

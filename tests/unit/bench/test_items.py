@@ -57,3 +57,9 @@ def test_the_loop_gets_lines() -> None:
     assert filled(items.line("stream", one=True)).startswith(b"c00042 @0123456789abcdef;")
     assert filled(items.line("stream", one=False)).startswith(b"@0123456789abcdef;")
     assert items.line("ws", one=False).count(b"\n") == 1
+
+
+def test_an_item_may_be_as_long_as_something_else() -> None:
+    body = items.grip_request("stream", size=340).partition(b"\r\n\r\n")[2]
+    (item,) = json.loads(body)["items"]
+    assert len(item["formats"]["http-stream"]["content"]) == 341

@@ -85,6 +85,13 @@ class TestTopics:
         assert run.ok("topics", "delete", "news") == "deleted news\n"
         assert list(hub.topics) == ["t"]
 
+    def test_a_soft_topic_is_made(self, hub: SmallHub, run: Out) -> None:
+        url = "https://shop.example/shelf?at=now"
+        run.ok("topics", "make", "shelf", "--store=none", f"--snapshot-url={url}", "--progress=1")
+        assert hub.topics["shelf"].settings == {"store": "none", "snapshot_url": url, "progress": 1}
+        run.ok("topics", "make", "stored", "--store", "disk")
+        assert hub.topics["stored"].settings == {"store": "disk"}
+
     def test_json(self, hub: SmallHub, run: Out) -> None:
         made = json.loads(run.ok("topics", "make", "P/T", "--json"))
         assert made == json.loads(run.ok("topics", "show", "P/T", "--json"))
@@ -104,6 +111,7 @@ class TestTopics:
         assert "invalid choice: 'remove'" in run.bad("topics", "remove", "t", status=2)
         assert "must be NAME=VALUE" in run.bad("topics", "make", "t", "--label=x", status=2)
         assert "whole number above 0, not '0'" in run.bad("topics", "make", "t", "--events=0", status=2)
+        assert "invalid choice: 'memory'" in run.bad("topics", "make", "t", "--store=memory", status=2)
         assert hub.requests == []
 
     def test_a_topic_that_does_not_exist(self, hub: SmallHub, run: Out) -> None:
@@ -265,8 +273,8 @@ class TestAccess:
         run.ok("topics")
 
     def test_an_unknown_command_names_the_known_ones(self, run: Out) -> None:
-        error = run.bad("watch", status=2)
-        assert all(name in error for name in ("'topics'", "'publish'", "'read'", "'follow'"))
+        error = run.bad("look", status=2)
+        assert all(name in error for name in ("'topics'", "'publish'", "'read'", "'follow'", "'watch'"))
 
 
 class TestRead:
@@ -393,4 +401,4 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["hub", "--help"])
     out = capsys.readouterr().out
-    assert all(name in out for name in ("topics", "publish", "read", "follow", "snapshot"))
+    assert all(name in out for name in ("topics", "publish", "read", "follow", "watch", "snapshot"))

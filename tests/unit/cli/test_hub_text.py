@@ -29,6 +29,10 @@ def test_event(members: dict[str, Any], text: str) -> None:
     assert event_line({**EVENT, **members}) == f"T  e.5  {text}"
 
 
+def test_an_event_of_a_soft_topic_has_no_time() -> None:
+    assert event_line({"type": "event", "cursor": "e.5.7", "key": "k", "op": "put", "data": 1}) == "e.5.7  [k]  1"
+
+
 def test_signs_that_move_the_cursor_of_a_terminal_are_escaped() -> None:
     line = event_line(
         {**EVENT, "key": "k\x1b[2J", "op": "put", "content_type": "text/plain", "data": "a\nb\x9b1m\u202e"}

@@ -459,7 +459,8 @@ def test_a_revoked_link_ends_and_a_token_leads_on() -> None:
         mine = bearer(token("bob", subscribe=["t"]))
         stream = await hub.request("GET", "/topics/t/events", headers={**SSE, **mine})
         snapshot = Capability("snapshot", 1, 0, "lines", (None, None, False), 0, 0)
-        pages = "/snapshot/" + sign(snapshot, context_of(hub).state.secret)
+        state = context_of(hub).state
+        pages = "/snapshot/" + sign(snapshot, state.secret, f"snapshot {state.epoch}")
         assert (await hub.request("GET", pages)).status == 200
         assert (await hub.request("POST", "/topics/t/revoke", headers=mine)).status == 403
         assert (await hub.request("POST", "/topics/t/revoke", headers=ALL)).status == 204
@@ -537,7 +538,8 @@ def test_channels_whose_links_end_get_a_hint() -> None:
         held = context.index.range(1, WHOLE)
         assert held is not None
         ended = context.index.lease(held, Representation.SSE, context.now() + 60, context.wall() - 1)
-        other = held.channels[Representation.LINES]
+        other = held.channel(Representation.LINES)
+        assert other is not None
         expiry = other.rights_end
         deadline = time.monotonic() + 30
         while ended.rights_end != float("inf"):

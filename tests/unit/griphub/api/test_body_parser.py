@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import pathlib
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,7 +14,9 @@ import pytest
 
 from griphub.api.body_parser import LARGE_BODY, BodyParser
 from griphub.api.body_process import drafts
+from griphub.api.problem import Problem
 from griphub.processes.readers import ReaderPool
+from tests.support.hub import until
 from tests.support.hub_bodies import LARGE, QUERY, body_parser, publish_request
 from tests.support.hub_composed import context_of
 from tests.support.hub_memory import MemoryHub
@@ -32,6 +36,17 @@ async def test_large_bodies_in_json_are_wanted(parser: BodyParser) -> None:
     assert not parser.wants(publish_request(LARGE[: LARGE_BODY - 1]), QUERY)
     assert not parser.wants(publish_request(content_type="text/plain"), QUERY)
     assert parser.pids == []
+
+
+async def test_a_process_that_ends_during_its_start_is_followed_by_another_one(parser: BodyParser) -> None:
+    reading = asyncio.ensure_future(parser.drafts(publish_request(), QUERY, "o"))
+    await until(lambda: any(parser.pids), "the process")
+    os.kill(parser.pids[0], signal.SIGKILL)
+    with pytest.raises(Problem) as raised:
+        await reading
+    assert raised.value.status == 503
+    for _ in range(2):
+        assert len(await parser.drafts(publish_request(), QUERY, "o")) == 1
 
 
 class SlowPool:

@@ -174,3 +174,26 @@ async def test_the_fan_out_gets_turns_until_all_is_done() -> None:
         house.feed.published(*house.store(first))
     await house.quiet()
     assert house.items == chain(4, 1299)
+
+
+async def test_an_id_without_an_event_is_reached_at_once_and_behind_what_waits() -> None:
+    house = House()
+    house.fanout.reach(4)
+    assert (house.fanout.newest, house.fanout.whole) == (4, 4)
+    house.feed.published(*house.store(5))
+    house.fanout.reach(6)
+    assert house.fanout.newest == 4
+    await house.quiet()
+    assert (house.fanout.newest, house.items) == (6, [("e.3", "e.5")])
+
+
+async def test_an_id_without_an_event_waits_for_the_catch_up() -> None:
+    house = House()
+    house.store(4)
+    catching_up = asyncio.create_task(house.feed.catch_up(4, house.read))
+    await asyncio.sleep(0)
+    house.fanout.reach(5)
+    assert (house.fanout.newest, house.fanout.stored) == (3, 5)
+    await catching_up
+    await house.quiet()
+    assert (house.fanout.newest, house.items) == (5, chain(4, 4))

@@ -11,7 +11,8 @@ import pytest
 from griphub.api import ingest as ingest_module
 from griphub.store.topic import Topic
 from griphub.windows.decisions import Outcome
-from griphub.windows.ingest_lines import IngestLine
+from griphub.windows.ingest_lines import IngestLine, LineParser
+from tests.support.hub_api import Response
 from tests.support.hub_composed import context_of
 from tests.support.hub_memory import MemoryHub
 from tests.support.soft_api import append, ingest, progress, reset
@@ -141,6 +142,25 @@ def test_a_topic_deleted_under_its_ingester_is_not_found(monkeypatch: pytest.Mon
 
         monkeypatch.setattr(soft, "submit", submit_and_delete)
         assert (await ingest(hub, "t", progress(1))).status == 404
+
+    run(case)
+
+
+def test_a_topic_deleted_while_its_lines_are_read_gets_no_window_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def case(hub: MemoryHub) -> None:
+        await hub.make("t", store="none")
+        soft = context_of(hub).soft
+        feed, deletion = LineParser.feed, list[asyncio.Future[Response]]()
+
+        def delete(self: LineParser, data: bytes) -> list[IngestLine]:
+            deletion.append(asyncio.ensure_future(hub.request("DELETE", "/topics/t")))
+            return feed(self, data)
+
+        monkeypatch.setattr(LineParser, "feed", delete)
+        monkeypatch.setattr(ingest_module, "PIECE", 100)
+        answer = await ingest(hub, "t", *[append(f"{number:03}", 2) for number in range(50)])
+        assert next(each.status for each in await asyncio.gather(*deletion)) == 204
+        assert (answer.status, len(soft.windows)) == (404, 0)
 
     run(case)
 

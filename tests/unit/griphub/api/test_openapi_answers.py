@@ -178,7 +178,8 @@ def test_each_operation_answers_as_described() -> None:
         await ask("get", "/follow/{capability}", 200, headers=last, capability=link)
         version = int(snapshot.lines[0]["version"])
         pages = Capability("snapshot", 1, 0, "lines", (None, None, False), 0, version, after_key="b\u00e9")
-        capability = sign(pages, context_of(hub).state.secret)
+        state = context_of(hub).state
+        capability = sign(pages, state.secret, f"snapshot {state.epoch}")
         await ask("get", "/snapshot/{capability}", 200, capability=capability)
         await ask("post", "/topics/{topic}/revoke", 204)
         for text in (link, other):

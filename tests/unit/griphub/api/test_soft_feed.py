@@ -158,6 +158,47 @@ def test_progress_waits_while_the_handler_is_away() -> None:
     run(case)
 
 
+def test_releases_wait_for_a_slow_handler_and_become_one() -> None:
+    async def case(site: Site) -> None:
+        topic, other = site.topic(), site.topic(2, "other")
+        for each in (topic, other):
+            await site.ingest(each, Progress(ALL, 1))
+            site.follow(each)
+        site.waiting = soft_feed.RELEASES_WAIT + 1
+        for version in range(2, 6):
+            await site.ingest(topic, event("a", version), Progress(ALL, version))
+        await site.ingest(other, event("b", 2), Progress(ALL, 2))
+        await asyncio.sleep(3 * soft_feed.PAUSE)
+        assert site.items == [], "no ingester waits, and no item is made"
+        site.waiting = soft_feed.RELEASES_WAIT
+        while len(site.items) < 2:
+            await site.feed.turned()
+        [objects, others] = site.given()
+        assert types(objects) == [*["event"] * 4, "progress"]
+        assert types(others) == ["event", "progress"]
+        site.waiting = None
+        await site.ingest(topic, event("a", 6), Progress(ALL, 6))
+        assert len(site.items) == 1, "a handler that is away gets hints by what it misses"
+
+    run(case)
+
+
+def test_a_deleted_topic_waits_for_no_handler() -> None:
+    async def case(site: Site) -> None:
+        topic = site.topic()
+        await site.ingest(topic, Progress(ALL, 1))
+        site.follow(topic)
+        site.waiting = soft_feed.RELEASES_WAIT + 1
+        await site.ingest(topic, event("a", 2), Progress(ALL, 2))
+        site.topics.remove(1)
+        site.feed.forget(1)
+        site.waiting = 0
+        await asyncio.sleep(3 * soft_feed.PAUSE)
+        assert site.items == []
+
+    run(case)
+
+
 def test_a_reset_hints_its_watchers_and_gives_their_range_back() -> None:
     async def case(site: Site) -> None:
         topic = site.topic()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from tests.support.hub_composed import context_of
 from tests.support.hub_memory import MemoryHub
+from tests.support.soft_api import ingest, progress
 from tests.unit.griphub.api.cases import run
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -84,6 +88,76 @@ def test_topics_are_bounded() -> None:
         await hub.make("c")
 
     run(case, {"topics_per_owner_max": "2"})
+
+
+@pytest.mark.parametrize("kinds", [("none", "disk"), ("disk", "none")])
+def test_of_two_requests_for_a_topic_of_both_kinds_one_is_told(kinds: tuple[str, str]) -> None:
+    async def case(hub: MemoryHub) -> None:
+        with hub.writer_held():
+            asked = [asyncio.ensure_future(hub.request("PUT", "/topics/t", {"store": kind})) for kind in kinds]
+            await asyncio.sleep(0)
+        answers = await asyncio.gather(*asked)
+        won = next(answer for answer in answers if answer.status == 201)
+        told = next(answer for answer in answers if answer.status != 201)
+        assert (told.status, "cannot be changed" in told.json["detail"]) == (409, True)
+        soft = won.json["store"] == "none"
+        assert (await hub.request("GET", "/topics/t")).json["store"] == won.json["store"]
+        assert (await ingest(hub, "t", progress(1))).status == (200 if soft else 409)
+        stored = await hub.request("POST", "/topics/t/events", {"events": [{"data": 1, "key": "a"}]})
+        assert stored.status == (409 if soft else 201)
+        assert len(context_of(hub).soft.windows) == soft
+
+    run(case)
+
+
+def test_soft_topics_that_are_being_made_count() -> None:
+    async def case(hub: MemoryHub) -> None:
+        settings = {"store": "none"}
+        with hub.writer_held():
+            asked = [asyncio.ensure_future(hub.request("PUT", f"/topics/t{n}", settings)) for n in range(5)]
+            done, _ = await asyncio.wait(asked, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+            while len(done) < 3:
+                done, _ = await asyncio.wait(asked, timeout=0.01)
+        answers = await asyncio.gather(*asked)
+        assert sorted([answer.status for answer in answers]) == [201, 201, 429, 429, 429]
+        assert len((await hub.request("GET", "/topics")).json["topics"]) == 2
+        await hub.request("DELETE", "/topics/t0")
+        await hub.make("after", store="none")
+
+    run(case, {"soft_topics_per_owner_max": "2"})
+
+
+def test_a_topic_made_again_between_two_deletions_is_deleted_whole() -> None:
+    async def case(hub: MemoryHub) -> None:
+        await hub.make("t")
+        with hub.writer_held():
+            asked = [asyncio.ensure_future(hub.request("DELETE", "/topics/t"))]
+            await asyncio.sleep(0)
+            asked.append(asyncio.ensure_future(hub.request("PUT", "/topics/t", {})))
+            await asyncio.sleep(0)
+            asked.append(asyncio.ensure_future(hub.request("DELETE", "/topics/t")))
+            await asyncio.sleep(0)
+        await asyncio.gather(*asked)
+        assert (await hub.request("GET", "/topics/t")).status == 404
+        assert list(context_of(hub).topics) == []
+        await hub.make("t", store="none")
+
+    run(case)
+
+
+def test_a_revocation_keeps_the_settings_that_were_changed_meanwhile() -> None:
+    async def case(hub: MemoryHub) -> None:
+        await hub.make("t")
+        with hub.writer_held():
+            asked = [asyncio.ensure_future(hub.request("PATCH", "/topics/t", {"progress": 7}, MERGE))]
+            asked.append(asyncio.ensure_future(hub.request("POST", "/topics/t/revoke")))
+            await asyncio.sleep(0)
+        await asyncio.gather(*asked)
+        topic = context_of(hub).topics.named("t")
+        assert topic is not None
+        assert topic.settings.progress == 7
+
+    run(case)
 
 
 def test_soft_topics_are_bounded_and_of_their_kind_for_ever() -> None:

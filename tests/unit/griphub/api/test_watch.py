@@ -337,6 +337,17 @@ def test_watching_is_counted() -> None:
         assert values["gripproxy_hub_progress_items_total"] == "2.0"
         assert float(values["gripproxy_hub_progress_lag_seconds"]) < 60
         assert values['gripproxy_hub_resyncs_total{cause="floor"}'] == "0.0"
+        assert values["gripproxy_hub_watchers"] == "0.0"
+        names = [channel.name for channel in held.channels]
+        for name in names:
+            context.index.subscribed(name)
+        context.index.count(names, [5] * len(names))
+        lines = (await hub.metrics.request("GET", "/metrics")).body.decode().splitlines()
+        assert "gripproxy_hub_watchers 10.0" in lines
+        assert "gripproxy_hub_watched_channels 2.0" in lines
+        context.index.count(names, None)
+        lines = (await hub.metrics.request("GET", "/metrics")).body.decode().splitlines()
+        assert not any(line.startswith("gripproxy_hub_watchers ") for line in lines), "unknown is not 0"
 
     run(case)
 
@@ -351,5 +362,26 @@ def test_progress_of_a_publication_ahead_of_the_fan_out_is_not_given() -> None:
         ahead = cursor.split(".")[0] + ".9"
         answer = await hub.request("GET", f"/topics/t/watch?version={ahead}")
         assert (answer.body, position_of(answer.headers)) == (b"", ahead)
+
+    run(case)
+
+
+def test_the_last_place_of_a_deleted_topic_is_none_of_the_next_one() -> None:
+    """A cache that has ``a`` of the topic before is told; one that began with the new topic goes on."""
+
+    async def case(hub: MemoryHub) -> None:
+        await hub.make("t")
+        await hub.publish("t", "phantom", key="a")
+        first = await hub.request("GET", "/topics/t/watch?version=0")
+        progress = first.lines[-1]
+        assert progress["type"] == "progress"
+        assert (await hub.request("DELETE", "/topics/t")).status == 204
+        await hub.make("t")
+        again = await hub.request("GET", f"/topics/t/watch?version={progress['cursor']}")
+        assert [line["type"] for line in again.lines] == ["resync"]
+        new = await hub.request("GET", "/topics/t/watch?version=0")
+        assert [line["type"] for line in new.lines] == ["progress"]
+        on = await hub.request("GET", f"/topics/t/watch?version={new.lines[0]['cursor']}")
+        assert [line["type"] for line in on.lines] == ["progress"]
 
     run(case)

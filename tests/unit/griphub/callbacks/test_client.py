@@ -7,9 +7,12 @@ import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
 from griphub.callbacks.client import CallbackClient
 from griphub.callbacks.connections import CallbackConnection
 from griphub.callbacks.outcome import Outcome
+from griphub.callbacks.request import CallbackRequest
 from griphub.callbacks.request_limits import RequestLimits
 from griphub.sender.address_policy import AddressPolicy
 from griphub.sender.callback import parse_callback
@@ -123,3 +126,19 @@ async def test_all_requests_end_with_the_client_without_a_report() -> None:
     assert [transport.aborted for transport in transports] == [True, True]
     assert len(outcomes) == 1
     assert (sender.requests, sender.resolving) == (0, 0)
+
+
+async def test_a_request_that_cannot_begin_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    sender, _, _ = await client()
+    outcomes: list[Outcome] = []
+
+    def fails(request: CallbackRequest) -> None:
+        raise LookupError("of a beginning")
+
+    monkeypatch.setattr(CallbackRequest, "begin", fails)
+    with pytest.raises(LookupError):
+        sender.send(URL, "o", [], b"{}", 100, outcomes.append)
+    monkeypatch.undo()
+    assert sender.requests == 0
+    sender.sweep(1000.0)
+    assert outcomes == []

@@ -236,6 +236,13 @@ def test_a_failure_to_connect_is_reported(house: House) -> None:
     assert len(house.connections) == 0
 
 
+def test_an_unexpected_error_is_reported_and_logged(house: House, capfd: pytest.CaptureFixture[str]) -> None:
+    house.loop.error = LookupError("of the loop")
+    assert isinstance(house.acquire().error, LookupError)
+    assert len(house.connections) == 0
+    assert "unexpected error of a connection: address=192.0.2.1 port=8080" in capfd.readouterr().out
+
+
 def test_a_connection_that_is_closed_as_soon_as_it_is_open(house: House) -> None:
     house.loop.closed_early = True
     request = house.acquire()

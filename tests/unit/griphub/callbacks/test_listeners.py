@@ -8,7 +8,7 @@ from griphub.callbacks.push_event import PushEvent
 from griphub.sender.address_policy import AddressPolicy
 from griphub.sender.callback import parse_callback
 from griphub.sender.delivery import Delivery
-from griphub.sender.delivery_actions import Action, DeliveryLimits
+from griphub.sender.delivery_actions import Action, DeliveryLimits, Queue
 from griphub.sender.delivery_states import State
 from griphub.sender.signature import Signer, SigningKey
 from griphub.sender.window import WindowBudget
@@ -25,7 +25,15 @@ class House:
         self.step = step
         self.budget = WindowBudget()
         self.actions: list[tuple[int, Action[PushEvent]]] = []
-        self.listeners = Listeners(self._now, lambda courier, action: self.actions.append((courier.number, action)))
+        self.failed: list[int] = []
+        self.broken: int | None = None
+        """Subscription whose actions fail."""
+        self.listeners = Listeners(self._now, self._take, lambda courier: self.failed.append(courier.number))
+
+    def _take(self, courier: Courier, action: Action[PushEvent]) -> None:
+        if courier.number == self.broken:
+            raise LookupError("of an action")
+        self.actions.append((courier.number, action))
 
     def _now(self) -> float:
         self.time += self.step
@@ -46,6 +54,17 @@ class House:
     def work(self, seconds: float = 1000.0) -> bool:
         """Give it a turn."""
         return self.listeners.work(self.time + seconds)
+
+
+def test_an_error_at_one_listener_is_not_one_of_the_others() -> None:
+    house = House()
+    for number in (1, 2, 3):
+        house.courier(number)
+    house.broken = 2
+    house.listeners.stored(1, [event(1)])
+    assert not house.work()
+    assert house.failed == [2]
+    assert house.actions == [(1, Queue()), (3, Queue())]
 
 
 def event(id: int, size: int = 10) -> PushEvent:

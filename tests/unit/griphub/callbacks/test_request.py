@@ -357,3 +357,40 @@ def test_a_failure_is_final(house: House) -> None:
     request.abort()
     assert only(outcomes).failure is FailureClass.MALFORMED
     assert house.ended == [request]
+
+
+def test_an_error_of_the_end_does_not_keep_the_outcome(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    request, outcomes = house.begun()
+
+    def fails(sink: Sink) -> None:
+        raise LookupError("of the connections")
+
+    monkeypatch.setattr(house.wires, "forget", fails)
+    house.time += 100.0
+    with pytest.raises(LookupError):
+        request.expire(house.time)
+    assert only(outcomes).failure is FailureClass.TIMEOUT
+    assert house.ended == [request]
+
+
+def test_an_error_at_the_turn_of_another_request_is_not_one_of_the_request_that_ends(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first = house.begun()
+    connection, _ = house.connect()
+    house.begun()
+    third, outcomes = house.begun()
+    assert step(third) is Step.WAITING_FOR_TURN
+
+    def fails(place: Place, sink: Sink, *, fresh: bool = False) -> None:
+        raise LookupError("of the connections")
+
+    monkeypatch.setattr(house.wires, "acquire", fails)
+    connection.data_received(ANSWER)
+    assert only(first).status == 200
+    assert step(third) is Step.ENDING
+    house.turn_of_the_loop()
+    assert only(outcomes).ours
+    monkeypatch.undo()
+    fourth, _ = house.begun()
+    assert step(fourth) is Step.CONNECTING, "it has given its turn back"

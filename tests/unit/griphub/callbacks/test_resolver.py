@@ -130,6 +130,30 @@ async def test_a_lack_of_descriptors_is_this_machines_fault_and_not_kept() -> No
     assert await house.resolution(house.ask("app.example")) == Resolution(PUBLIC)
 
 
+async def test_an_unexpected_error_is_no_fault_of_the_callback_and_frees_its_thread() -> None:
+    house = House(resolving=1, resolving_per_owner=1)
+    house.names["odd.example"] = LookupError("of the resolver")
+    odd, waiting = house.ask("odd.example"), house.ask("app.example")
+    assert house.resolver.waiting == 1
+    assert await house.resolution(odd) is OURS
+    assert await house.resolution(waiting) == Resolution(PUBLIC)
+
+
+async def test_an_error_of_one_request_frees_the_thread_for_the_next() -> None:
+    house = House(resolving=1, resolving_per_owner=1)
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
+
+    class Broken(Request):
+        def on_resolved(self, resolution: Resolution) -> None:
+            raise LookupError("of the request")
+
+    house.resolver.ask(Broken(), "o", "odd.example")
+    waiting = house.ask("app.example")
+    assert await house.resolution(waiting) == Resolution(PUBLIC)
+    assert [type(error) for error in errors] == [LookupError]
+
+
 async def test_a_lack_of_threads_is_this_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     house = House()
 

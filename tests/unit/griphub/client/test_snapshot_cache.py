@@ -12,6 +12,7 @@ from griphub.client.errors import Closed
 from griphub.client.key_range import KeyRange
 from griphub.client.snapshot_cache import SnapshotCache
 from griphub.client.snapshot_cache_state import FeedPhase
+from griphub.client.source_snapshot import SourceSnapshot
 from griphub.client.stitched import NotKnown
 from griphub.client.watch_actions import WatchReport, WatchReportKind
 from tests.support.watch_hub import WatchHub, watch_hub
@@ -119,6 +120,83 @@ async def test_reports_name_the_range(hub: WatchHub) -> None:
             hub.cut()
             await cache.wait([LEFT], at_least=hub.commit(a=2))
     assert [(range, report.kind) for range, report in reports] == [(LEFT, WatchReportKind.LOST)]
+
+
+async def test_a_soft_topic_has_the_snapshots_of_its_source(hub: WatchHub) -> None:
+    hub.commit(a=1, z=2)
+    source = SourceSnapshot(2, {"a": 1, "z": b"two"})
+    read: list[KeyRange] = []
+
+    async def snapshots(range: KeyRange) -> SourceSnapshot:
+        read.append(range)
+        return source
+
+    async with SnapshotCache(hub.url, "t", snapshots=snapshots) as cache:
+        cache.assign([LEFT, RIGHT])
+        assert await values(cache) == {"a": 1, "z": b"two"}
+        found = cache.get("z")
+        assert not isinstance(found, NotKnown)
+        assert found is not None
+        assert (found.content_type, str(found.version), found.time) == ("application/octet-stream", "e1.2", "")
+        hub.commit(a=None, b=3)
+        assert await values(cache, hub.progress()) == {"b": 3, "z": b"two"}
+        # The window of the hub was lost: the knowledge of before is as good as before, and a snapshot joins later.
+        cursor = hub.commit(b=5)
+        source = SourceSnapshot(5, {"b": 5})
+        hub.forget(5)
+        hub.cut()
+        hub.progress()
+        assert await values(cache, cursor) == {"b": 5}
+    assert sorted(read, key=lambda range: range.low) == [LEFT, LEFT, RIGHT, RIGHT]
+    assert not any(path.startswith("/hub/topics/t/snapshot") for _, path in hub.requests)
+
+
+async def test_a_range_of_a_soft_topic_that_is_handed_over_needs_no_snapshot(hub: WatchHub) -> None:
+    reads = 0
+
+    async def snapshots(range: KeyRange) -> SourceSnapshot:
+        nonlocal reads
+        reads += 1
+        return SourceSnapshot(2, {"a": 1, "z": 1})
+
+    hub.commit(a=1, z=1)
+    async with (
+        SnapshotCache(hub.url, "t", snapshots=snapshots) as old,
+        SnapshotCache(hub.url, "t", snapshots=snapshots) as new,
+    ):
+        old.add()
+        await values(old)
+        new.add("m", None, old.regions("m"))
+        cursor = hub.commit(z=2)
+        hub.progress()
+        async with asyncio.timeout(DEADLINE):
+            later = await new.wait([RIGHT], at_least=cursor)
+        assert [value.data for _, value in later.items()] == [2]
+    assert reads == 1
+
+
+async def test_a_source_is_read_for_some_ranges_at_a_time(hub: WatchHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_cache, "READS_MAX", 2)
+    reading, most, release = 0, 0, asyncio.Event()
+
+    async def snapshots(range: KeyRange) -> SourceSnapshot:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        if reading == 2:
+            release.set()
+        await release.wait()
+        await asyncio.sleep(0)
+        reading -= 1
+        return SourceSnapshot(0, {range.low: 1})
+
+    keys = [f"k{number}" for number in range(6)]
+    async with SnapshotCache(hub.url, "t", snapshots=snapshots) as cache:
+        cache.assign([KeyRange(key, f"{key}~") for key in keys])
+        async with asyncio.timeout(DEADLINE):
+            view = await cache.wait([KeyRange(key, f"{key}~") for key in keys])
+        assert [key for key, _ in view.items()] == keys
+    assert most == 2
 
 
 async def test_large_snapshots_are_taken_in_slices(hub: WatchHub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,9 +55,11 @@ def test_an_event_whose_cursor_is_that_of_its_version_is_the_last_of_its_transac
 
 
 def test_an_event_of_a_soft_topic_may_have_a_place_only() -> None:
-    (line,) = lines(text({"type": "event", "key": "k", "op": "put", "cursor": "e.6.1700000000000000", "data": 1}))
+    document = {"type": "event", "key": "k", "op": "put", "cursor": "e.6.1700000000000000", "data": 1}
+    (line,) = lines(text(document))
     assert isinstance(line, EventLine)
     assert (line.event.data, line.event.id, line.last) == (1, "", False)
+    assert line.event.document == document
     assert line.event.version_cursor == "e.6.9223372036854775807", "behind all events that share the version"
     with pytest.raises(BadAnswer, match="no cursor"):
         lines(text({"type": "event", "key": "k", "op": "put", "data": 1}))

@@ -94,6 +94,27 @@ def test_a_snapshot_is_one_message_and_the_watch_goes_on_at_exactly_its_version(
     assert (snapshot.cursor, snapshot.size, one(actions, OpenStream).cursor) == ("e.9", 20, "e.9")
 
 
+def test_a_watch_that_begins_before_the_version_of_its_snapshot_drops_the_changes_up_to_it() -> None:
+    state, number = snapshotting()
+    state.versioned(number, "e.9", 0.0, "e.5.99")
+    actions = state.complete(number, 1.0)
+    assert kinds(actions) == [Snapshot, OpenStream]
+    assert isinstance(actions[0], Deliver)
+    assert isinstance(actions[0].message, Snapshot)
+    assert actions[0].message.cursor == "e.9"
+    request = one(actions, OpenStream)
+    assert request.cursor == "e.5.99"
+    for line in (event(6), progress(8), event(9)):
+        assert state.line(request.number, line, 2.0) == []
+    state.ended(request.number, "cut", 3.0)
+    request = one(state.timer(10.0), OpenStream)
+    assert request.cursor == "e.5.99"
+    assert kinds(state.line(request.number, event(7), 11.0)) == []
+    assert kinds(state.line(request.number, event(10), 11.0)) == [Change]
+    assert kinds(state.line(request.number, progress(11), 11.0)) == [Progress]
+    assert state.cursor == "e.11.99"
+
+
 def test_a_torn_snapshot_is_void() -> None:
     state, number = snapshotting()
     state.versioned(number, "e.9", 0.0)

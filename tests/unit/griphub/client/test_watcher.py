@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from griphub.client import watcher as watcher_module
-from griphub.client.errors import BadAnswer, Closed, Gone, HubError, RequestFailed
+from griphub.client.errors import BadAnswer, Closed, ConnectionLost, Gone, HubError, RequestFailed
 from griphub.client.key_range import KeyRange
+from griphub.client.source_snapshot import SourceSnapshot
 from griphub.client.watch_actions import WatchReport, WatchReportKind
 from griphub.client.watch_messages import Change, Progress, Resync, Snapshot, WatchMessage
 from griphub.client.watcher import Watcher
@@ -202,8 +203,150 @@ async def test_a_topic_that_was_deleted_ends_it(hub: WatchHub) -> None:
 async def test_a_snapshot_that_is_elsewhere_is_the_applications(hub: WatchHub) -> None:
     hub.faults.append(Fault(307, {"Location": "https://other.example/table"}))
     async with Watcher(hub.url, "t") as watcher:
-        with pytest.raises(HubError, match="read them in on_resync"):
+        with pytest.raises(HubError, match="give snapshots="):
             await following(watcher)
+
+
+# --- snapshots of a source
+
+
+class Source:
+    """Store of a soft topic, whose changes a test commits to the hub.
+
+    Attributes:
+        version: the newest one.
+        values: by key.
+        faults: results of the next readings in place of a snapshot.
+        read: ranges that were read.
+    """
+
+    def __init__(self, version: int = 0, **values: object) -> None:
+        self.version = version
+        self.values = values
+        self.faults: list[BaseException | SourceSnapshot | None] = []
+        self.read: list[KeyRange] = []
+
+    async def snapshot(self, range: KeyRange) -> SourceSnapshot | None:
+        """Return the values at the newest version, or the next fault."""
+        self.read.append(range)
+        if not self.faults:
+            return SourceSnapshot(self.version, dict(self.values))
+        fault = self.faults.pop(0)
+        if isinstance(fault, BaseException):
+            raise fault
+        return fault
+
+
+async def test_snapshots_of_a_source_and_the_changes_behind_exactly_their_version(hub: WatchHub) -> None:
+    hub.commit(a=1, z=2)
+    source, reports = Source(2, a=1, z=2), list[WatchReport]()
+    async with Watcher(hub.url, "t", "a", "m", snapshots=source.snapshot, on_report=reports.append) as watcher:
+        snapshot = await following(watcher)
+        assert isinstance(snapshot, Snapshot)
+        assert {event.key: event.data for event in snapshot.events} == {"a": 1}, "keys of the range"
+        assert snapshot.cursor == watcher.cursor == "e1.2"
+        hub.commit(b=3)
+        assert await change(watcher) == {"b": 3}
+        source.version, source.values = 5, {"b": 5}
+        hub.commit(a=None)
+        hub.commit(b=5)
+        hub.forget(5)
+        hub.cut()
+        messages = [await following(watcher)]
+        while not isinstance(messages[-1], Snapshot):
+            messages.append(await following(watcher))
+        assert {event.key: event.data for event in messages[-1].events} == {"b": 5}
+    assert source.read == [KeyRange("a", "m")] * 2
+    assert not any(path.startswith("/hub/topics/t/snapshot") for _, path in hub.requests)
+    kinds = {report.kind for report in reports}
+    assert kinds == {WatchReportKind.LOST, WatchReportKind.RESYNC}
+    assert sum(report.kind is WatchReportKind.RESYNC for report in reports) == 1, "the beginning is no resync"
+
+
+async def test_a_watch_with_snapshots_of_a_source_may_go_on_from_a_cursor(hub: WatchHub) -> None:
+    source = Source()
+    async with Watcher(hub.url, "t", cursor="0", snapshots=source.snapshot) as watcher:
+        hub.commit(a=1)
+        assert await change(watcher) == {"a": 1}
+    assert source.read == []
+
+
+async def test_a_source_that_is_always_ahead_of_the_hub_is_watched_from_the_floor_on(hub: WatchHub) -> None:
+    hub.commit(a=1)
+    source = Source(3, a=3)
+    async with Watcher(hub.url, "t", snapshots=source.snapshot) as watcher:
+        assert isinstance(await following(watcher), Snapshot)
+        source.version = 4
+        snapshot = await following(watcher)
+        assert isinstance(snapshot, Snapshot)
+        assert (len(source.read), snapshot.cursor) == (2, "e1.4")
+        for value in (2, 3, 4, 5):
+            hub.commit(a=value)
+            hub.progress()
+        assert await change(watcher) == {"a": 5}, "earlier changes are in the snapshot"
+        progress = await following(watcher)
+        assert isinstance(progress, Progress)
+        assert watcher.cursor == progress.cursor
+    assert hub.opened == ["none.0", "e1.3", "e1.0"]
+
+
+async def test_a_snapshot_that_fails_is_read_again(hub: WatchHub) -> None:
+    for value in range(3):
+        hub.commit(a=value)
+    hub.forget(2)
+    source, reports = Source(3, a=2), list[WatchReport]()
+    lost = ConnectionLost("the database is away", maybe_stored=False)
+    source.faults = [TimeoutError("late"), OSError(), lost, None, SourceSnapshot(1, {})]
+    async with Watcher(hub.url, "t", snapshots=source.snapshot, on_report=reports.append) as watcher:
+        snapshot = await following(watcher)
+        assert isinstance(snapshot, Snapshot)
+        assert [event.data for event in snapshot.events] == [2]
+    assert [report.reason for report in reports] == [
+        "late",
+        "OSError",
+        "the database is away",
+        "the source has no snapshot now",
+        "the snapshot of the source is that of version 1, and changes up to 2 are not retained",
+    ]
+    assert {report.kind for report in reports} == {WatchReportKind.LOST}
+
+
+async def test_the_hub_is_asked_until_it_knows_the_source(hub: WatchHub) -> None:
+    source, reports = Source(1), list[WatchReport]()
+    hub.commit(a=1)
+    hub.faults.extend([gone(floor_cursor=None), gone(floor_cursor=None)])
+    async with Watcher(hub.url, "t", snapshots=source.snapshot, on_report=reports.append) as watcher:
+        assert isinstance(await following(watcher), Snapshot)
+    assert [report.kind for report in reports] == [WatchReportKind.RESYNC] * 2
+    assert len(source.read) == 1
+
+
+async def test_large_snapshots_of_a_source_leave_turns_to_others_and_are_bounded(
+    hub: WatchHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher_module, "TURN", 2)
+    source = Source(0, **{f"k{number}": "x" * 100 for number in range(20)})
+    async with Watcher(hub.url, "t", snapshots=source.snapshot) as watcher:
+        snapshot = await following(watcher)
+        assert isinstance(snapshot, Snapshot)
+        assert len(snapshot.events) == 20
+    async with Watcher(hub.url, "t", snapshots=source.snapshot, snapshot_max=1000) as watcher:
+        with pytest.raises(HubError, match="more than 1000 bytes"):
+            await following(watcher)
+
+
+async def test_other_errors_of_a_source_end_it(hub: WatchHub) -> None:
+    source = Source()
+    source.faults = [LookupError("no such table")]
+    async with Watcher(hub.url, "t", snapshots=source.snapshot) as watcher:
+        with pytest.raises(LookupError, match="no such table"):
+            await following(watcher)
+
+    async def resync(answer: Resync) -> None:
+        raise AssertionError(answer)
+
+    with pytest.raises(ValueError, match="exclude each other"):
+        Watcher(hub.url, "t", snapshots=source.snapshot, on_resync=resync)
 
 
 async def test_a_watcher_that_is_closed_ends_a_wait(hub: WatchHub) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import pathlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
@@ -95,7 +95,10 @@ class House:
     def __init__(self, path: pathlib.Path) -> None:
         self.handler = Handler(path)
         self.outbox = Outbox(lambda channel: b'"hint %b"' % channel.encode(), 1_000_000)
-        self.client = ControlClient(str(path), self.outbox)
+        self.counts: list[tuple[list[str], Sequence[int] | None]] = []
+        self.client = ControlClient(
+            str(path), self.outbox, lambda names, counts: self.counts.append((list(names), counts))
+        )
 
     def publish(self, *items: str) -> None:
         for item in items:
@@ -150,6 +153,26 @@ async def test_requests_are_those_of_the_control_port(house: House) -> None:
     assert head.startswith(b"POST /publish HTTP/1.1\r\nHost: localhost\r\n")
     assert b"\r\nContent-Type: application/json\r\n" in head
     assert b"Authorization" not in head
+
+
+async def test_subscribers_are_counted_with_items_that_want_it(house: House) -> None:
+    house.publish("a1")
+    await house.handler.takes()
+    house.publish("a2")
+    house.client.publish_counted("b", b'"b1"')
+    items, writer = await house.handler.request()
+    assert items == ["a2", "b1"]
+    body = b'{"message":"Published","subscribers":[2,300]}\n'
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+    await house.ready()
+    assert house.counts == [(["a", "b"], [2, 300])]
+    house.client.publish_counted("b", b'"b2"')
+    await house.handler.takes()
+    await house.ready()
+    assert house.counts[1:] == [(["b"], None)], "a handler that does not count"
+    first, *others = house.handler.heads
+    assert b"Gripproxy-Count" not in first
+    assert all(b"\r\nAccept: application/json\r\nGripproxy-Count: yes\r\n" in head for head in others)
 
 
 async def test_a_port_of_another_proxy_wants_a_token() -> None:

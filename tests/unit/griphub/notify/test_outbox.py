@@ -40,6 +40,18 @@ def test_items_leave_in_order_a_batch_at_a_time() -> None:
     assert (outbox.next_body(), outbox.state, outbox.waiting) == (b"", OutboxState.READY, 0)
 
 
+def test_a_request_with_an_item_that_is_counted_asks_for_numbers_of_all_of_them() -> None:
+    outbox = made(batch_max=27)
+    for item, counted in (("a1", False), ("b1", True), ("a2", False), ("c1", False)):
+        outbox.add(item[0], b'"%b"' % item.encode(), counted=counted)
+    assert items(outbox.next_body()) == ["a1", "b1", "a2"]
+    assert outbox.counts
+    assert outbox.delivered() == ["a", "b", "a"]
+    assert items(outbox.next_body()) == ["c1"]
+    assert not outbox.counts
+    assert outbox.delivered() == ["c"]
+
+
 @pytest.mark.parametrize("size", [34, 35])
 def test_the_whole_body_is_within_its_bound(size: int) -> None:
     outbox = made(batch_max=size)

@@ -88,7 +88,7 @@ def test_a_watched_range_gets_progress_again_and_again() -> None:
 def test_without_watchers_it_rests() -> None:
     async def case(house: House) -> None:
         held = house.watch()
-        channel = held.channels[Representation.WATCH_LINES]
+        (channel,) = held.channels
         channel.subscribed, channel.lease = False, 0.0
         assert house.index.expire(1.0) == [held]
         await house.until(lambda: not held.watched and not len(house.loop.schedule))

@@ -228,6 +228,57 @@ def test_a_hub_that_does_not_read_gets_no_further_reports(house: House) -> None:
     assert house.answers()[0] == (REPORTS, [(7, 3)])
 
 
+@pytest.mark.parametrize("call", ["work", "reports", "renew"])
+def test_an_unexpected_error_is_the_end(
+    house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], call: str
+) -> None:
+    house.answers()
+
+    def fails(*_: object) -> None:
+        monkeypatch.setattr(house.dispatcher, "reports", reports)
+        raise LookupError("of the dispatcher")
+
+    reports = house.dispatcher.reports
+    house.dispatcher.waiting = [[(7, 3)]]
+    house.orders._orders[RENEW] = fails if call == "renew" else house.orders._orders[RENEW]
+    if call != "renew":
+        monkeypatch.setattr(house.dispatcher, call, fails)
+    if call == "reports":
+        house.loop.run(REPORT_INTERVAL)
+    else:
+        house.order(RENEW, 7)
+        house.loop.run()
+    assert house.answers() == [(REPORTS, [(7, 3)])], "the last positions"
+    assert house.transport.closing
+    assert house.orders.failed
+    shown = capfd.readouterr().out
+    assert "unexpected error: the sender ends" in shown
+    assert "LookupError: of the dispatcher" in shown
+    # No turn follows, and no second report.
+    turns = house.dispatcher.turns
+    house.orders.kick()
+    house.loop.run(10 * REPORT_INTERVAL)
+    house.orders.fail()
+    assert house.dispatcher.turns == turns
+    assert house.answers() == []
+
+
+def test_positions_that_cannot_be_reported_do_not_keep_it(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(**_: object) -> None:
+        raise LookupError("of the dispatcher")
+
+    monkeypatch.setattr(house.dispatcher, "reports", fails)
+    house.loop.run(REPORT_INTERVAL)
+    assert house.orders.failed
+    assert house.transport.aborted
+
+
+def test_a_state_that_a_later_version_has_stored_is_not_begun(house: House, capfd: pytest.CaptureFixture[str]) -> None:
+    odd = (*plain(7)[:-2], "abducted", "timeout")
+    assert [call[:2] for call in house.order(ADD, [odd, plain(8)], 11)] == [("add", 8)]
+    assert "subscription not begun: number=7 reason='abducted' is not a valid RestReason" in capfd.readouterr().out
+
+
 def test_cancellations_are_answered(house: House) -> None:
     house.answers()
     house.orders.send((CANCELLED, [7]))
@@ -286,7 +337,7 @@ class Requests:
 
 
 def port(page: Any, client: Requests | None = None, after: Callable[[], None] = lambda: None) -> SenderPort:
-    return SenderPort(cast(RowReader, Rows(page)), EPOCHS, cast(CallbackClient, client), after)
+    return SenderPort(cast(RowReader, Rows(page)), EPOCHS, cast(CallbackClient, client), after, lambda: None)
 
 
 def test_a_page_has_texts_and_the_floor(capfd: pytest.CaptureFixture[str]) -> None:
@@ -307,7 +358,7 @@ def test_events_that_the_hub_does_not_know_are_not_read(house: House) -> None:
     house.order(HINT, [(2, 18), (3, 25)])
     assert house.port.known == 25
     rows = Rows(None)
-    reading = SenderPort(cast(RowReader, rows), EPOCHS, cast(CallbackClient, None), lambda: None)
+    reading = SenderPort(cast(RowReader, rows), EPOCHS, cast(CallbackClient, None), lambda: None, lambda: None)
     reading.known = 25
     reading.read(1, 20, 10)
     assert rows.until == 25
@@ -321,6 +372,26 @@ def test_the_dispatcher_has_a_turn_after_each_outcome() -> None:
     outcome = Outcome(204)
     client.done[0](outcome)
     assert steps == [outcome, "turn"]
+
+
+def test_an_outcome_with_an_unexpected_error_is_the_end() -> None:
+    steps: list[str] = []
+    client = Requests()
+    url = parse_callback("http://8.8.8.8/", AddressPolicy())
+
+    def fails(outcome: Outcome) -> None:
+        raise LookupError("of an outcome")
+
+    port = SenderPort(
+        cast(RowReader, Rows(None)),
+        EPOCHS,
+        cast(CallbackClient, client),
+        lambda: steps.append("turn"),
+        lambda: steps.append("failed"),
+    )
+    port.post(url, "o", [], b"{}", 10, fails)
+    client.done[0](Outcome(204))
+    assert steps == ["failed"]
 
 
 def test_certificates_that_cannot_be_read_are_the_operators_fault(tmp_path: Any) -> None:

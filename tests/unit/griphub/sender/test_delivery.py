@@ -296,6 +296,48 @@ def test_a_postponed_page_is_read_again_with_its_next_place() -> None:
     assert one.postponed() is None
 
 
+def test_a_fault_forgets_the_request_and_begins_anew_at_the_position(in_flight: Delivery[Event]) -> None:
+    assert in_flight.live(E12) is None
+    assert in_flight.fault(100.0) == Sleep(101.0)
+    assert (in_flight.state, in_flight.in_flight) == (State.PAUSING, False)
+    assert in_flight.wake(100.5) == Sleep(101.0)
+    assert in_flight.wake(101.0) == Queue()
+    assert in_flight.admitted() == Read(10, 3)
+    assert in_flight.fault(101.0) == Sleep(103.0), "while a page is read"
+    assert in_flight.wake(103.0) == Queue()
+    assert in_flight.admitted() == Read(10, 3)
+    assert in_flight.page([E11, E12], 12, False, 103.0) == sending(E11)
+
+
+def test_faults_in_sequence_are_a_rest_and_a_success_forgives(live: Delivery[Event]) -> None:
+    for number in range(6):
+        assert isinstance(live.fault(0.0), Sleep)
+        assert live.wake(100.0) == Queue()
+        assert live.admitted() == Read(10 + number, 3)
+        event = Event(11 + number, 10 + number)
+        assert live.page([event], event.id, False, 0.0) == sending(event)
+        assert live.answered(SUCCESS, 0.0) is None
+    for number in range(4):
+        action = live.fault(0.0)
+        assert (action is None) == (number == 3)
+    assert (live.state, live.rest_reason) == (State.RESTING, RestReason.FAULT)
+    assert live.fault(0.0) is None
+    assert live.renew() == Queue()
+    assert isinstance(live.fault(0.0), Sleep)
+    live.cancel()
+    assert live.fault(0.0) is None
+    assert live.state is State.CANCELLED
+
+
+def test_a_fault_during_a_challenge() -> None:
+    one = delivery(confirmed=False)
+    assert one.start() == Queue()
+    assert one.admitted() == SendChallenge(1)
+    assert isinstance(one.fault(0.0), Sleep)
+    assert one.wake(100.0) == Queue()
+    assert one.admitted() == SendChallenge(1)
+
+
 def test_outcomes_without_a_request_are_defects(live: Delivery[Event]) -> None:
     with pytest.raises(UnexpectedOutcome, match="no request is under way"):
         live.answered(SUCCESS, 0.0)

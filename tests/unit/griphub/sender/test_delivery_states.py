@@ -17,6 +17,11 @@ def test_each_state_can_rest(state: State) -> None:
     assert following(state, Cause.REST) is State.RESTING
 
 
+@pytest.mark.parametrize("state", [state for state in State if state not in (State.RESTING, State.CANCELLED)])
+def test_each_state_can_begin_anew_after_a_fault(state: State) -> None:
+    assert following(state, Cause.FAULT) is State.PAUSING
+
+
 def test_nothing_follows_the_end() -> None:
     assert set(TRANSITIONS[State.CANCELLED].values()) == {State.CANCELLED}
 

@@ -88,6 +88,15 @@ class TestFiles:
 
 
 class TestEpochs:
+    def test_a_new_epoch_uses_no_number_of_a_topic_again(self, stores: SqliteStores) -> None:
+        """Links name topics by their numbers, and those that were issued after the copy are not known."""
+        first = made(stores.writer, "a")
+        stores.writer.begin_epoch()
+        second = made(stores.writer, "b")
+        assert second.number >= first.number + EPOCH_SKIP
+        stores.crash()
+        assert made(stores.writer, "c").number == second.number + 1
+
     def test_a_new_epoch_skips_ids_and_ends_the_old_one(self, stores: SqliteStores) -> None:
         stores.writer.put_topic("t", TopicSettings())
         old = stores.writer.state().epoch

@@ -50,6 +50,31 @@ def test_a_lease_is_renewed_and_never_shortened_and_the_first_end_of_rights_coun
     assert (channel.lease, channel.rights_end) == (70.0, 4000.0)
 
 
+def test_watchers_are_those_that_the_handler_has_counted_last() -> None:
+    index = ChannelIndex("hub/")
+    held = index.enter(7, WHOLE, 40, 0, "")
+    for form in (SSE, Representation.WATCH_SSE, Representation.WATCH_LINES):
+        index.lease(held, form, 60.0, INFINITE)
+    follower, sse, lines = (channel.name for channel in index)
+    index.count([sse], [7])
+    assert index.watchers == 0, "the answer was on its way when the last one left"
+    for name in (follower, sse, lines):
+        index.subscribed(name)
+    assert index.watchers == 2, "of each channel one at least"
+    index.count([follower, lines, "hub/8/sse/"], [50, 3, 2])
+    assert (index.watchers, index.counted) == (4, True)
+    index.count([lines], [0])
+    assert index.watchers == 2, "the last one is leaving"
+    index.count([sse], [20])
+    index.unsubscribed(sse)
+    index.unsubscribed(lines)
+    assert index.watchers == 0
+    index.subscribed(sse)
+    assert index.watchers == 1
+    index.count([sse], None)
+    assert not index.counted
+
+
 def test_a_range_leaves_when_it_has_neither_subscriber_nor_lease() -> None:
     index = ChannelIndex("hub/")
     held = index.enter(7, WHOLE, 40, 0, "")
@@ -72,7 +97,7 @@ def test_one_channel_of_a_range_leaves_and_the_range_stays() -> None:
     index.lease(held, POLL, 90.0, INFINITE)
     assert index.expire(60.0) == []
     assert names(index) == {"hub/7/poll/"}
-    assert set(held.channels) == {POLL}
+    assert [channel.representation for channel in held.channels] == [POLL]
     assert index.expire(90.0) == [held]
 
 
@@ -98,7 +123,7 @@ def test_a_range_that_left_enters_again_with_a_position_of_its_own() -> None:
     index.lease(second, SSE, 120.0, INFINITE)
     assert index.matching(7, None) == [second]
     assert second.tail == 50
-    assert first.channels == {}, "items that are still made for it reach no channel"
+    assert first.channels == (), "items that are still made for it reach no channel"
 
 
 def test_a_discarded_range_has_no_channels() -> None:
@@ -108,7 +133,7 @@ def test_a_discarded_range_has_no_channels() -> None:
         index.lease(each, SSE, 60.0, INFINITE)
         index.lease(each, WS, 60.0, INFINITE)
     index.discard(held)
-    assert held.channels == {}
+    assert held.channels == ()
     assert names(index) == {"hub/7/sse/YQ~*", "hub/7/ws/YQ~*"}
     assert list(index.of_topic(7)) == [other]
     for each in index.of_topic(7):
@@ -157,5 +182,5 @@ def test_exactly_the_channels_with_subscriber_or_lease_are_in_the_index(
         leases = {each: end for each, end in leases.items() if end > now or each in subscribed}
         assert names(index) == set(leases)
         assert index.subscribers == len(subscribed)
-        held_names = {channel.name for held in index.of_topic(number) for channel in held.channels.values()}
+        held_names = {channel.name for held in index.of_topic(number) for channel in held.channels}
         assert held_names == {each for each in leases if each.startswith(f"hub/{number}/")}

@@ -70,6 +70,10 @@ class House:
         taken, self.published = self.published, []
         return [shown(item) for name, item in taken if channel in (None, name)]
 
+    def take_of(self, channel: str) -> list[str]:
+        """Return the items of a channel as ``take`` does, and leave those of the others."""
+        return [shown(item) for name, item in self.published if name == channel]
+
 
 def shown(item: Item) -> str:
     form = item.stream or item.message or item.response
@@ -151,6 +155,23 @@ class TestChains:
         assert poll is not None
         assert poll.body is not None
         assert json.loads(poll.body) == {"events": [json.loads(event)], "cursor": "e.4", "more": False}
+
+    def test_progress_has_a_way_of_its_own(self) -> None:
+        house = House()
+        held = house.follow(WHOLE, LINES, Representation.WATCH_LINES)
+        counted: list[str] = []
+        epochs = Epochs([EpochInterval("e", 1, None)])
+        fan = FanOut(
+            house.index,
+            epochs,
+            lambda channel, item: None,
+            3,
+            1000,
+            publish_progress=lambda channel, item: counted.append(channel),
+        )
+        fan.progress(held, 99)
+        assert counted == [channel.name for channel in house.index if channel.watches]
+        assert fan.items == 1
 
     def test_a_long_poll_gets_a_publication_in_one_item(self) -> None:
         house = House()
@@ -537,3 +558,61 @@ class TestStored:
         house.fanout.work()
         assert house.fanout.newest == 8
         assert house.take() == ["3>4"]
+
+
+class TestFindingRanges:
+    """Turns in which the ranges of events are found: 40 ranges from a key on, each of which has all events."""
+
+    RANGES = 40
+
+    def house(self, monkeypatch: pytest.MonkeyPatch) -> House:
+        monkeypatch.setattr(fanout, "MATCHES", 50)
+        house = House()
+        for number in range(self.RANGES):
+            house.follow(KeyRange(f"a{number:02}", "z"), last=0)
+        return house
+
+    def test_a_turn_finds_a_bounded_number_of_ranges(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        house = self.house(monkeypatch)
+        house.fanout.add(TOPIC, house.events(*"bcdefg"))
+        turns = 1
+        while house.fanout.work():
+            turns += 1
+        assert turns >= 6 * self.RANGES // 100
+        taken = house.take()
+        assert len(taken) == 6 * self.RANGES
+        assert sorted(taken) == sorted(f"{id - 1}>{id}" for id in range(4, 10) for _ in range(self.RANGES))
+
+    def test_a_range_that_enters_meanwhile_gets_all_of_its_events_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        house = self.house(monkeypatch)
+        house.fanout.add(TOPIC, house.events(*"bcdefg"))
+        entered: list[str] = []
+        while house.fanout.work(1):
+            number = len(entered)
+            held = house.follow(KeyRange("c", f"f{number:03}"), last=0)
+            entered += [channel.name for channel in held.channels]
+            if number > 3 * self.RANGES:
+                break
+        while house.fanout.work():
+            pass
+        assert len(entered) > self.RANGES
+        for name in entered:
+            assert house.take_of(name) == ["3>5", "5>6", "6>7", "7>8"]
+
+    def test_a_range_with_more_events_than_items_gets_a_hint_for_the_last(self) -> None:
+        house = House()
+        held = house.follow(KeyRange("a", "b"), last=0)
+        house.publish(*["a"] * (3 * EVENTS_MAX))
+        assert house.take() == [f"3>{3 + 3 * EVENTS_MAX}?"]
+        assert held.last_event == 3 + 3 * EVENTS_MAX
+
+    def test_a_version_is_whole_when_its_last_event_is_done(self) -> None:
+        house = House()
+        house.follow()
+        first, second = house.events("a", "b")
+        house.fanout.add(TOPIC, [first])
+        house.fanout.work()
+        assert (house.fanout.newest, house.fanout.whole) == (4, 3)
+        house.fanout.add(TOPIC, [second])
+        house.fanout.work()
+        assert (house.fanout.newest, house.fanout.whole) == (5, 5)

@@ -46,11 +46,23 @@ def test_the_first_progress_is_the_floor() -> None:
 def test_after_a_loss_the_first_progress_must_reach_all_that_was_lost() -> None:
     pieces = Pieces()
     pieces.raise_to(ALL, 5, 0)
-    pieces.reset(Span("a", "c"), 20)
+    pieces.forget(Span("a", "c"), {"": 20})
     assert pieces.raise_to(Span("a", "c"), 19, 0) == []
     assert pieces.progress(Span("a", "b")) is None
     assert pieces.raise_to(Span("a", "c"), 20, 0) == [Raised(Span("a", "c"), None, 20)]
     assert pieces.progress(ALL) == 5
+
+
+def test_progress_that_is_forgotten_must_be_reached_again_with_all_that_was_dropped() -> None:
+    pieces = Pieces()
+    pieces.raise_to(Span("", "m"), 5, 0)
+    pieces.raise_to(Span("m", TOP), 9, 0)
+    pieces.forget(Span("a", "z"), {"": 7})
+    expected = [("", 0), ("a", 7), ("m", 9), ("z", 0)]
+    assert [(piece.low, piece.due) for _, piece in pieces.each()] == expected
+    pieces.forget(Span("a", "z"), {})
+    assert [(piece.low, piece.due) for _, piece in pieces.each()] == expected
+    assert pieces.raise_to(Span("a", "z"), 7, 0) == [Raised(Span("a", "m"), None, 7)]
 
 
 def test_neighbours_of_equal_progress_can_be_united() -> None:

@@ -208,6 +208,19 @@ def test_a_range_that_fell_below_the_floor_before_its_turn_is_resynced() -> None
     assert given(decisions) == []
 
 
+def test_a_range_in_which_nothing_happens_has_lost_nothing() -> None:
+    window = made(events=10)
+    settle(window, Progress(ALL, 1))
+    quiet = Span("a", "b")
+    window.follow(quiet)
+    for version in range(2, 30):
+        settle(window, event("z", version), Progress(ALL, version))
+    window.beat(quiet)
+    [release] = turns(window)
+    assert isinstance(release, Release)
+    assert (release.span, release.events, release.progress.version) == (quiet, [], 29)
+
+
 def test_versions_are_released_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window_module, "RELEASE_MAX", 3)
     window = made()
@@ -285,3 +298,40 @@ def test_a_reset_is_noticed_also_if_the_progress_behind_it_is_of_an_equal_versio
     settle(window, Reset(Span("a", "b")), Progress(Span("a", "b"), 5))
     assert window.resume(ALL, position).kind is StartKind.BELOW
     assert window.start(ALL, 5).kind is StartKind.KNOWN, "as from a snapshot taken now"
+
+
+def test_after_the_reset_of_a_range_its_versions_go_on() -> None:
+    window = made()
+    part = Span("a", "m")
+    settle(window, Progress(ALL, 1))
+    settle(window, event("a", 50), event("z", 100), Progress(ALL, 100))
+    position = window.tail(part, 100)
+    assert position is not None
+    settle(window, Reset(part), Progress(part, 50))
+    assert window.resume(part, position).kind is StartKind.UNKNOWN
+    settle(window, event("a", 60), Progress(part, 110))
+    assert window.resume(part, position).kind is StartKind.BELOW, "its 100 may be another one than that of now"
+    assert window.start(part, 100).kind is StartKind.BELOW
+    assert (window.epoch, window.progress(ALL)) == ("e1", 100)
+
+
+def test_a_reset_that_arrives_late_loses_nothing_in_silence() -> None:
+    window = made()
+    part = Span("a", "m")
+    late: list[IngestLine] = [Reset(part), Progress(part, 15)]
+    settle(window, Progress(ALL, 10))
+    settle(window, *late)
+    settle(window, event("b", 16), Progress(part, 16), event("b", 17), event("b", 18))
+    settle(window, *late)
+    settle(window, Progress(part, 17))
+    assert window.start(part, 16).kind is StartKind.UNKNOWN, "17 and 18 were given, and dropped"
+    settle(window, Progress(part, 18))
+    assert window.start(part, 17).kind is StartKind.BELOW
+    assert window.start(part, 18).kind is StartKind.KNOWN
+
+
+def test_after_a_reset_of_the_whole_versions_begin_anywhere() -> None:
+    window = made()
+    settle(window, Progress(ALL, 50), event("a", 70))
+    settle(window, Reset(Span("a", "b")), Reset(ALL), Progress(ALL, 3))
+    assert (window.epoch, window.progress(ALL)) == ("e2", 3)
