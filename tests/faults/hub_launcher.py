@@ -17,7 +17,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from griphub.store import schema, sqlite_reader, sqlite_writer
+from griphub.store.sqlite_sweep import _DELETE, Doomed, Sweep
 from griphub.store.sqlite_writer import SqliteWriter
+from griphub.store.topic import Topic
 
 __all__ = ["CHANGES", "main"]
 
@@ -147,12 +149,27 @@ def skips_an_event() -> None:
     sqlite_reader.PageScan.__iter__ = shorter  # type: ignore[method-assign]
 
 
+def compacts_deletions_early() -> None:
+    """Compaction takes deletions above the floor as well."""
+    doomed = Sweep._doomed_of_compacted
+
+    def early(self: Sweep, topic: Topic) -> Doomed:
+        found = doomed(self, topic)
+        above = self._fetch(
+            "select id, size from event where t = ? and id > ? and op = ?", (topic.number, topic.floor, _DELETE)
+        ).fetchall()
+        return replace(found, rows=sorted({*found.rows, *above}))
+
+    Sweep._doomed_of_compacted = early  # type: ignore[method-assign]
+
+
 CHANGES: Final[dict[str, Callable[[], None]]] = {
     "dies-behind-a-commit": dies_behind_a_commit,
     "answers-before-the-commit": answers_before_the_commit,
     "names-apart": names_apart,
     "deletes-first": deletes_first,
     "divides-versions": divides_versions,
+    "compacts-deletions-early": compacts_deletions_early,
     "skips-an-event": skips_an_event,
 }
 """All changes by name."""

@@ -320,21 +320,27 @@ class Stage:
                         return response
             await asyncio.sleep(0.01)
 
-    async def publish(self, *contents: str, keys: tuple[str | None, ...] | None = None) -> None:
+    async def publish(
+        self, *contents: str, keys: tuple[str | None, ...] | None = None, deletions: tuple[str, ...] = ()
+    ) -> None:
         """Publish events in one request, which is repeated until it is answered.
 
         Args:
             contents: of the events.
             keys: of the events; None for none.
+            deletions: contents of those that delete their key.
         """
         keys = keys or (None,) * len(contents)
         self._requests += 1
         name = f"request-{self._requests}"
         events = [
-            {"data": content} if key is None else {"data": content, "key": key}
+            {
+                "data": content,
+                **({} if key is None else {"key": key, "op": "delete" if content in deletions else "put"}),
+            }
             for content, key in zip(contents, keys, strict=True)
         ]
-        self.recorder.requested(name, contents, keys)
+        self.recorder.requested(name, contents, keys, deletions)
         deadline = time.monotonic() + PATIENCE
         while True:
             target, headers = f"/topics/{TOPIC}/events", {"Idempotency-Key": name}

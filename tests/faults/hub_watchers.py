@@ -119,8 +119,8 @@ class Watcher:
         url = f"{self.topic.url}/watch"
         async with self._session.get(url, params=params, headers=headers, timeout=timeout) as response:
             if response.status != 200:
-                text = await response.text()
-                assert response.status in (*AWAY, 404) or text.strip() == UNCONFIRMED, text
+                refusal = await response.text()
+                assert response.status in (*AWAY, 404) or refusal.strip() == UNCONFIRMED, refusal
                 return
             rest = b""
             async for chunk in response.content.iter_any():

@@ -171,6 +171,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "only-behind-events": Mutant("told", "quiet", only_behind_events),
     "waits-with-any-cursor": Mutant("gap-free", "restored", waits_with_any_cursor),
     "snapshots-of-now": Mutant("snapshot", "snapshots", snapshots_of_now),
+    "compacts-deletions-early": Mutant("snapshot", "compacted", child="compacts-deletions-early"),
     "starts-silently": Mutant("told", "restarted", starts_silently),
 }
 """All mutants by name."""

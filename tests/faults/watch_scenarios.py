@@ -204,6 +204,21 @@ async def snapshots(stage: Stage) -> None:
     await stage.snapshot("whole")
 
 
+async def compacted(stage: Stage) -> None:
+    """A key is deleted above the floor to which a topic is compacted."""
+    await stage.publish("one", keys=("a",))
+    await stage.publish("two", "three", "four", keys=("b", "b", "c"))
+    cursor = (await stage.ask(f"/topics/{TOPIC}/events", {})).json["cursor"]
+    await stage.publish("gone", keys=("a",), deletions=("gone",))
+    await stage.publish("five", "six", keys=("d", "e"))
+    response = await stage.api.request("PATCH", f"/topics/{TOPIC}", {"retention": {"events": 4, "compact": True}})
+    assert response.status == 200, response
+    await stage.api.wait_for_count(TOPIC, 6)
+    await stage.snapshot("whole")
+    await stage.snapshot("whole", cursor)
+    await stage.snapshot("range", keys=A_ONLY)
+
+
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     "watched": Scenario(watched),
     "waiting": Scenario(waiting),
@@ -216,5 +231,6 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "quiet": Scenario(quiet, topic={"progress": 1}),
     "restored": Scenario(partial(restored_with, forms=("watch-sse", "watch-lines", "poll"))),
     "snapshots": Scenario(snapshots),
+    "compacted": Scenario(compacted),
 }
 """All scenarios by name."""

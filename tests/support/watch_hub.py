@@ -32,6 +32,11 @@ class WatchHub(SmallHub):
         self.mute = False
         self.progressed = -1
 
+    @property
+    def newest(self) -> int:
+        """Number of the newest version."""
+        return self._last
+
     def commit(self, **values: Any) -> str:
         """Store a transaction of the topic ``t``.
 
