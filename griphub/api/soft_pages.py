@@ -19,7 +19,7 @@ from griphub.store.topic import Topic
 from griphub.topics.channel_index import LEASE, HeldRange
 from griphub.topics.event_text import Representation, render_text
 from griphub.topics.ranges import key_range
-from griphub.windows.bounds import VERSION_MAX, WindowLimit
+from griphub.windows.bounds import WindowLimit
 from griphub.windows.decisions import Start, StartKind
 from griphub.windows.event_texts import event_text, position_of, reference_text
 from griphub.windows.positions import Position
@@ -211,9 +211,8 @@ class SoftPages:
         }
         cause, reason = reasons[start.kind]
         # A place of another epoch is compared with no floor, which the follower needs to begin anew.
-        floor = window.start(follower.span, VERSION_MAX).floor
-        place = None if floor is None else Position(window.epoch, floor, VERSION_MAX)
-        return self._gone(follower, f"{reason}: read a snapshot of the source and watch from its version", cause, place)
+        floor = window.floor(follower.span)
+        return self._gone(follower, f"{reason}: read a snapshot of the source and watch from its version", cause, floor)
 
     def _gone(self, follower: SoftFollower, reason: str, cause: Cause, floor: Position | None) -> Gone:
         self._context.counters.gone += 1

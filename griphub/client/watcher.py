@@ -353,8 +353,9 @@ class Watcher:
             text = f"the snapshot of the source is that of version {snapshot.version}, and changes up to {floor.number}"
             raise ConnectionLost(f"{text} are not retained", maybe_stored=False)
         # A snapshot that the hub has not reached yet may be refused as a place, and each later one too if the source
-        # goes on: then the watch begins at the floor, and drops the changes that the snapshot has.
-        begin = self._floor_cursor if self._ahead else None
+        # goes on: then the watch begins at the floor, and drops the changes that the snapshot has. The version of the
+        # floor alone may be a place of before a reset.
+        begin = self._floor_cursor if self._ahead or snapshot.version == floor.number else None
         self._apply(self._state.versioned(number, str(snapshot.place(floor)), self._now(), begin))
         for count, event in enumerate(snapshot.events(floor), 1):
             self._apply(self._state.taken(number, event, len(str(event.data)) + MESSAGE_SIZE, self._now()))

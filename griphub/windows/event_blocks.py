@@ -95,6 +95,14 @@ class EventBlocks:
     def _overlapping(self, span: Span) -> range:
         return range(bisect_right(self._lows, span.low) - 1, bisect_left(self._lows, span.high))
 
+    def width(self, span: Span) -> int:
+        """Return the number of blocks that a range touches.
+
+        Args:
+            span: the range.
+        """
+        return len(self._overlapping(span))
+
     def _inside(self, index: int, span: Span) -> bool:
         return span.low <= self._lows[index] and self._high(index) <= span.high
 
@@ -162,16 +170,16 @@ class EventBlocks:
         else:
             self._taken(span, upto)
 
-    def take(self, span: Span) -> list[SoftEvent]:
+    def take(self, span: Span) -> list[list[SoftEvent]]:
         """Remove all events of a range.
 
         Args:
             span: the range.
 
         Returns:
-            The events, in any order.
+            The events of each block that had some, in their order.
         """
-        return [event for taken in self._taken(span, EVERYTHING) for event in taken]
+        return self._taken(span, EVERYTHING)
 
     def _taken(self, span: Span, upto: Place) -> list[list[SoftEvent]]:
         """Remove the events of a range up to a place; return those of each block, in their order."""

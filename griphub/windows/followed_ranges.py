@@ -7,6 +7,7 @@ each range, though its pieces advance by themselves.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -188,6 +189,19 @@ class FollowedRanges:
         found.advance(version)
         self._note(found, behind=behind)
 
-    def overlapping(self, span: Span) -> list[FollowedRange]:
-        """Return the followed ranges that have keys in common with a ``span``."""
-        return [each for each in self._spans.values() if each.span.overlaps(span)]
+    def overlapping(self, spans: Sequence[Span]) -> list[FollowedRange]:
+        """Return the followed ranges that have keys in common with some ranges.
+
+        Args:
+            spans: the ranges, in order, of which none overlaps another.
+        """
+        if len(spans) == 1:
+            return [each for each in self._spans.values() if each.span.overlaps(spans[0])]
+        lows = [span.low for span in spans]
+        found = []
+        for each in self._spans.values():
+            # The last one that begins before its end is the one that reaches farthest.
+            place = bisect_left(lows, each.span.high)
+            if place and spans[place - 1].overlaps(each.span):
+                found.append(each)
+        return found

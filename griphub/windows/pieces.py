@@ -24,12 +24,15 @@ class Piece(NamedTuple):
         progress: version up to which all events were given; None while that is unknown.
         floor: place up to which events may be missing.
         due: version that the first progress must reach: up to there events were given or dropped before a reset.
+        given: version up to which events were given before a reset in this epoch; 0 for none. If the first progress is
+            equal, a place that names this version alone may be one of before.
     """
 
     low: str = ""
     progress: int | None = None
     floor: Place = (0, 0)
     due: int = 0
+    given: int = 0
 
     def joins(self, other: Piece) -> bool:
         """Return whether this piece and the ``other`` differ in their place only."""
@@ -128,6 +131,16 @@ class Pieces:
         first, last = self._overlapping(span)
         return max([piece.floor for piece in self._pieces[first:last]])
 
+    def ambiguous(self, span: Span, version: int) -> bool:
+        """Return whether a place that names a version alone may be one of before a reset.
+
+        Args:
+            span: range of the place.
+            version: the version.
+        """
+        first, last = self._overlapping(span)
+        return version > 0 and any(piece.given == version == piece.floor[0] for piece in self._pieces[first:last])
+
     def raise_to(self, span: Span, version: int, stamp: int) -> list[Raised]:
         """Raise the progress of a range to a version, where it is below it.
 
@@ -147,11 +160,11 @@ class Pieces:
                 if version < piece.due:
                     return None
                 raised.append(Raised(Span(low, high), None, version))
-                return Piece(low, version, (version, stamp))
+                return Piece(low, version, (version, stamp), given=piece.given)
             if version <= piece.progress:
                 return None
             raised.append(Raised(Span(low, high), piece.progress, version))
-            return Piece(low, version, piece.floor)
+            return Piece(low, version, piece.floor, given=piece.given)
 
         self._change(span, change)
         return raised
@@ -176,7 +189,8 @@ class Pieces:
         """
 
         def change(piece: Piece, low: str, _high: str) -> Piece:
-            return Piece(low, None, (0, 0), max(dropped.get(piece.low, 0), piece.due, piece.progress or 0))
+            given = max(piece.given, piece.progress or 0)
+            return Piece(low, None, (0, 0), max(dropped.get(piece.low, 0), piece.due, given), given)
 
         self._change(span, change)
 
@@ -235,7 +249,8 @@ def _united(pieces: list[Piece], join: Callable[[Piece, Piece], bool]) -> list[P
     for piece in pieces:
         if united and join(united[-1], piece):
             last = united[-1]
-            united[-1] = last._replace(floor=max(last.floor, piece.floor), due=max(last.due, piece.due))
+            floor, due, given = max(last.floor, piece.floor), max(last.due, piece.due), max(last.given, piece.given)
+            united[-1] = last._replace(floor=floor, due=due, given=given)
         else:
             united.append(piece)
     return united

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import getsizeof
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from griphub.windows.bounds import EVENT_COST, VERSION_MAX
@@ -11,6 +12,12 @@ __all__ = ["EVERYTHING", "Place", "SoftEvent", "complete"]
 
 Place: TypeAlias = tuple[int, int]
 """Version and stamp: a place in the order of a window's events."""
+
+ATTRIBUTES_COST: Final = 184
+"""Bytes of a mapping with one attribute, without its texts."""
+
+ATTRIBUTE_COST: Final = 40
+"""Bytes of a further one: the greatest figure, of a mapping that has just grown."""
 
 EVERYTHING: Final[Place] = (VERSION_MAX, VERSION_MAX)
 """Place behind all events."""
@@ -47,7 +54,9 @@ class SoftEvent(NamedTuple):
         """Bytes that the event counts for in the bounds of its window."""
         size = len(self.data) + len(self.key) + EVENT_COST
         if self.attributes:
-            size += sum(2 * (len(name) + len(value)) for name, value in self.attributes.items())
+            size += ATTRIBUTES_COST
+            for name, value in self.attributes.items():
+                size += ATTRIBUTE_COST + getsizeof(name) + getsizeof(value)
         return size
 
 

@@ -41,10 +41,14 @@ TURNS_MAX: Final = 200
 """Ranges that one turn releases events for."""
 
 RELEASES: Final = 4000
-"""Events that one turn releases, counted for each range: a few milliseconds."""
+"""Events that one turn releases, counted for each range, and pieces and blocks that it looks at: a few milliseconds."""
 
 TRIM: Final = 64
 """Part of a full window that is dropped in one go, so that it is not full again with the next event."""
+
+
+LAG: Final = 8
+"""Part of a full window that is dropped in one go if pieces that lag fill it."""
 
 
 class Window:
@@ -143,14 +147,16 @@ class Window:
         """
         decisions: list[Decision] = []
         settled = self._advance(now, decisions) if self._batches else None
-        events = 0
+        work = 0
         for _ in range(TURNS_MAX if releasing else 0):
-            if events > RELEASES or (due := self._followed.next()) is None:
+            if work > RELEASES or (due := self._followed.next()) is None:
                 break
+            span = due.range.span
+            work += self._pieces.width(span) + self._events.width(span)
             decision = self._release(due.range, beat=due.beat, now=now)
             if decision is not None:
                 decisions.append(decision)
-                events += len(decision.events) if isinstance(decision, Release) else 0
+                work += len(decision.events) if isinstance(decision, Release) else 0
         if settled is not None:
             decisions.append(settled)
         return decisions
@@ -241,20 +247,24 @@ class Window:
         else:
             self._forget(span)
             self._unite()
-        return self._resync(span, "reset")
+        return self._resync([span], "reset")
 
     def _forget(self, span: Span) -> int:
         """Forget events and progress of a range; return the number of its events."""
-        taken, newest = self._events.take(span), dict[str, int]()
-        for event in taken:
-            low = self._pieces.at(event.key).low
-            if event.version > newest.get(low, 0):
-                newest[low] = event.version
+        one = self._pieces.width(span) == 1
+        count, newest = 0, dict[str, int]()
+        for taken in self._events.take(span):
+            count += len(taken)
+            for event in taken[-1:] if one else taken:
+                low = self._pieces.at(event.key).low
+                if event.version > newest.get(low, 0):
+                    newest[low] = event.version
         self._pieces.forget(span, newest)
-        return len(taken)
+        return count
 
-    def _resync(self, span: Span, reason: str) -> list[Resync]:
-        concerned = self._followed.overlapping(span)
+    def _resync(self, spans: Sequence[Span], reason: str) -> list[Resync]:
+        """Have the followers of the ranges that touch some spans, which are in order and apart, resync."""
+        concerned = self._followed.overlapping(spans)
         for each in concerned:
             self._followed.remove(each.span)
         self.resyncs += len(concerned)
@@ -275,19 +285,21 @@ class Window:
 
     def _make_room(self, events: int, size: int) -> list[Resync]:
         """Drop the oldest released events, and if these do not suffice, the unreleased ones of the pieces that lag."""
-        self._trim(events - events // TRIM, size - size // TRIM)
-        if len(self._events) <= events and self._events.size <= size:
+        most, most_bytes = events - events // TRIM, size - size // TRIM
+        self._trim(most, most_bytes)
+        if len(self._events) <= most and self._events.size <= most_bytes:
             return []
-        resyncs: list[Resync] = []
+        # A look at all events for each few of them would take longer and longer.
+        forgotten: list[Span] = []
         lagging = sorted(self._pieces.each(), key=lambda pair: -1 if pair[1].progress is None else pair[1].progress)
         for span, _ in lagging:
             if not self._events.newest(span):
                 continue
             self.dropped += self._forget(span)
-            resyncs += self._resync(span, "full")
-            if len(self._events) <= events // 2 and self._events.size <= size // 2:
+            forgotten.append(span)
+            if len(self._events) <= events - events // LAG and self._events.size <= size - size // LAG:
                 break
-        return resyncs
+        return self._resync(sorted(forgotten), "full")
 
     def _trim(self, events: int, size: int) -> None:
         floors: dict[str, Place] = {}
@@ -330,10 +342,25 @@ class Window:
         if progress is None:
             return Start(StartKind.UNKNOWN, None, None)
         floor = self._pieces.floor(span)
-        if place < floor:
+        if place < floor or (place == complete(floor[0]) and self._pieces.ambiguous(span, floor[0])):
             return Start(StartKind.BELOW, floor[0], progress)
         kind = StartKind.ABOVE if place[0] > progress else StartKind.KNOWN
         return Start(kind, floor[0], progress)
+
+    def floor(self, span: Span) -> Position | None:
+        """Return the least place from which a range may be read; None while its progress is unknown.
+
+        It has the stamp of the floor where the version alone may be one of before a reset.
+
+        Args:
+            span: the range.
+        """
+        if self._pieces.progress(span) is None:
+            return None
+        floor = self._pieces.floor(span)
+        if not self._pieces.ambiguous(span, floor[0]):
+            floor = complete(floor[0])
+        return Position(self.epoch, *floor)
 
     def progress(self, span: Span) -> int | None:
         """Return the version up to which a range is complete; None while that is unknown.

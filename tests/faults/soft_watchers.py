@@ -149,6 +149,7 @@ class RawWatcher(Follower):
         self._epoch = ""
         """Epoch that the last resync has named."""
         self._floor = 0
+        self._floor_cursor = ""
         self._cursor = ""
         """Place to go on from; empty after a resync, for a snapshot."""
 
@@ -166,7 +167,8 @@ class RawWatcher(Follower):
     async def _begin(self) -> None:
         version = await self._snapshot()
         if version is not None and version >= self._floor:
-            self._cursor = f"{self._epoch}.{version}" if self._epoch else str(version)
+            place = f"{self._epoch}.{version}" if self._epoch else str(version)
+            self._cursor = self._floor_cursor if self._epoch and version == self._floor else place
 
     async def _stream(self) -> None:
         params = self._params | {"version": self._cursor}
@@ -212,7 +214,8 @@ class RawWatcher(Follower):
             self._told(None if value["floor"] is None else int(value["floor"]))
             self._cursor = ""
             if value["floor_cursor"] is not None:
-                self._epoch, floor, _ = value["floor_cursor"].split(".")
+                self._floor_cursor = value["floor_cursor"]
+                self._epoch, floor, _ = self._floor_cursor.split(".")
                 self._floor = int(floor)
             return False
         self._cursor = value["cursor"]
@@ -266,6 +269,9 @@ class LibraryWatcher(Follower):
                         answer.set_result(await self._resynced(resync))
                         question = asyncio.ensure_future(asked.get())
                         resyncs += 1
+                if message.done():
+                    # The cursor is behind it.
+                    self._take(message.result())
                 return watcher.cursor or cursor
             finally:
                 message.cancel()
@@ -290,5 +296,5 @@ class LibraryWatcher(Follower):
         with contextlib.suppress(aiohttp.ClientError, ConnectionError):
             version = await self._snapshot()
             if version is not None and version >= int(floor):
-                return f"{epoch}.{version}"
+                return resync.floor_cursor if version == int(floor) else f"{epoch}.{version}"
         return "0"

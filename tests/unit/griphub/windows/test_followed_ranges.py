@@ -43,10 +43,19 @@ def test_a_removed_range_has_no_turn() -> None:
     ranges = FollowedRanges()
     one = ranges.add(AM, 1, behind=True)
     ranges.raised([AM])
-    assert ranges.overlapping(Span("l", "n")) == [one]
+    assert ranges.overlapping([Span("l", "n")]) == [one]
     assert ranges.remove(AM)
     assert not ranges.remove(AM)
     assert ranges.next() is None
     assert ranges.get(AM) is None
     assert ranges.added("b") == 0
     assert list(ranges) == []
+
+
+def test_ranges_that_touch_some_spans_are_found_once() -> None:
+    ranges = FollowedRanges()
+    one, two = ranges.add(AM, 1, behind=False), ranges.add(MZ, 1, behind=False)
+    three = ranges.add(Span("b", "p"), 1, behind=False)
+    assert ranges.overlapping([Span("b", "c"), Span("d", "e"), Span("z", "zz")]) == [one, three]
+    assert ranges.overlapping([Span("", "a"), Span("y", "z")]) == [two]
+    assert ranges.overlapping([Span("", "A"), Span("zz", "zzz")]) == []

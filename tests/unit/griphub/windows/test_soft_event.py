@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
+import pytest
+
 from griphub.windows.bounds import EVENT_COST
 from griphub.windows.soft_event import SoftEvent, complete
 
@@ -17,4 +21,11 @@ def test_the_order_is_that_of_versions_then_of_arrival() -> None:
 
 def test_an_event_counts_for_more_than_its_content() -> None:
     assert made(1, 1).size == EVENT_COST + 4
-    assert made(1, 1, {"a": "bc"}).size == EVENT_COST + 4 + 6
+
+
+@pytest.mark.parametrize("number", [1, 6, 11, 100])
+@pytest.mark.parametrize("text", ["", "x" * 100, "\u20ac" * 100, "\U0001f600" * 100])
+def test_attributes_count_for_the_memory_that_they_take(number: int, text: str) -> None:
+    attributes = {f"{text}{each}": f"{each}{text}" for each in range(number)}
+    texts = sum(sys.getsizeof(each) for pair in attributes.items() for each in pair)
+    assert made(1, 1, attributes).size - made(1, 1).size >= sys.getsizeof(attributes) + texts

@@ -297,7 +297,16 @@ def test_a_reset_is_noticed_also_if_the_progress_behind_it_is_of_an_equal_versio
     assert window.resume(ALL, position).kind is StartKind.KNOWN
     settle(window, Reset(Span("a", "b")), Progress(Span("a", "b"), 5))
     assert window.resume(ALL, position).kind is StartKind.BELOW
-    assert window.start(ALL, 5).kind is StartKind.KNOWN, "as from a snapshot taken now"
+    assert window.start(ALL, 5).kind is StartKind.BELOW, "it may be the 5 of before"
+    assert window.resume(ALL, Position("e1", *complete(5))).kind is StartKind.BELOW
+    floor = window.floor(ALL)
+    assert floor is not None
+    assert (floor.version, window.resume(ALL, floor).kind) == (5, StartKind.KNOWN), "told now, it is that of now"
+    assert window.start(Span("m", TOP), 5).kind is StartKind.KNOWN, "keys that were not reset"
+    settle(window, event("a", 6), Progress(ALL, 6))
+    assert window.start(ALL, 6).kind is StartKind.KNOWN
+    assert window.start(ALL, 5).kind is StartKind.BELOW
+    assert window.resume(ALL, floor).kind is StartKind.KNOWN
 
 
 def test_after_the_reset_of_a_range_its_versions_go_on() -> None:
@@ -335,3 +344,51 @@ def test_after_a_reset_of_the_whole_versions_begin_anywhere() -> None:
     settle(window, Progress(ALL, 50), event("a", 70))
     settle(window, Reset(Span("a", "b")), Reset(ALL), Progress(ALL, 3))
     assert (window.epoch, window.progress(ALL)) == ("e2", 3)
+
+
+def test_pieces_that_lag_make_room_a_part_at_a_time() -> None:
+    window = made(events=1000)
+    settle(window, Progress(ALL, 1))
+    spans = [Span(f"k{number}", f"k{number}~") for number in range(10)]
+    settle(window, *[Progress(span, 2 + number) for number, span in enumerate(spans)])
+    for span in spans:
+        window.follow(span)
+    settle(window, *[event(f"k{number % 10}/{number}", 100 + number) for number in range(1000)])
+    window.submit([event("z", 2000)])
+    resyncs = [each for each in turns(window) if isinstance(each, Resync)]
+    assert [(str(each.span), each.reason) for each in resyncs] == [(str(spans[0]), "full"), (str(spans[1]), "full")]
+    assert (len(window), window.dropped, window.resyncs) == (800, 201, 2), "z is of the piece that lags most"
+
+
+def test_events_that_wait_are_not_looked_at_again_and_again() -> None:
+    """A piece that lags fills the window; beside it each event is released at once."""
+    window = made(events=1000)
+    settle(window, Progress(ALL, 1), Progress(Span("z", TOP), 2))
+    settle(window, *[event(f"a{number}", 5000 + number) for number in range(1000)])
+    for number in range(200):
+        settle(window, event(f"z{number}", 10 + number), Progress(Span("z", TOP), 10 + number))
+    assert window.dropped == 1000, "they were dropped once, all of the piece"
+    assert len(window) == 200
+
+
+def test_a_turn_over_many_pieces_serves_few_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window_module, "RELEASES", 50)
+    window = made()
+    settle(window, Progress(ALL, 1))
+    spans = [Span(f"k{number:02}", f"k{number:02}~") for number in range(20)]
+    settle(window, *[Progress(span, 2 + number % 2) for number, span in enumerate(spans)])
+    for number in range(10):
+        window.follow(Span(f"a{number}", TOP))
+    window.submit([event("k00", 9), Progress(ALL, 9), *[Progress(span, 10) for span in spans[1::2]]])
+    served = [len([each for each in window.turn(0) if isinstance(each, Release)]) for _ in range(20)]
+    assert sum(served) == 10
+    assert max(served) == 3
+
+
+def test_the_beginning_of_an_empty_source_is_a_place() -> None:
+    window = made()
+    settle(window, Progress(ALL, 0))
+    assert window.start(ALL, 0).kind is StartKind.KNOWN
+    assert window.floor(ALL) == Position("e1", *complete(0))
+    settle(window, Reset(Span("a", "b")), Progress(Span("a", "b"), 0))
+    assert window.start(ALL, 0).kind is StartKind.KNOWN, "nothing was given before"
