@@ -11,13 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
+from griphub.client.cells import Cell, Cells, added, cell_at, replaced
 from griphub.client.key_range import KeyRange
 from griphub.client.version_tree import (
-    Cell,
-    Cells,
     Tree,
     build,
-    cell_at,
     concatenate,
     divide,
     find,
@@ -153,13 +151,11 @@ class Region(Generic[V]):
             if mutation.key not in self.range:
                 continue
             cells = find(tree, mutation.key)
+            cell = Cell(number, mutation.value, mutation.size)
             if cells and cells[-1].version == number:
-                cells = cells[:-1]
-            if cells or mutation.value is not None:
-                tree = put(tree, mutation.key, (*cells, Cell(number, mutation.value, mutation.size)))
-            elif find(tree, mutation.key):
-                # Made and deleted in one transaction.
-                tree = put(tree, mutation.key, (Cell(number, None, 0),))
+                tree = put(tree, mutation.key, replaced(cells, cell))
+            elif cells or mutation.value is not None:
+                tree = put(tree, mutation.key, added(cells, cell))
         return replace(self, top=number, tree=tree)
 
     def raised(self, since: int, version: Version) -> Region[V]:
@@ -277,8 +273,11 @@ class Region(Generic[V]):
     def _continued(self, other: Region[V]) -> Region[V]:
         tree = self.tree
         for key, cells in newer(other.tree, self.top):
-            later = tuple(cell for cell in cells if cell.version > self.top)
-            tree = put(tree, key, find(tree, key) + later)
+            joined = find(tree, key)
+            for cell in cells:
+                if cell.version > self.top:
+                    joined = added(joined, cell)
+            tree = put(tree, key, joined)
         return replace(self, top=other.top, tree=tree)
 
 

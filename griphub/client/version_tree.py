@@ -7,15 +7,15 @@ can be forgotten, and those that are new, without a walk through all keys.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
+
+from griphub.client.cells import Cells, since, size_of_cells
 
 __all__ = [
-    "Cell",
-    "Cells",
     "Tree",
     "build",
-    "cell_at",
     "concatenate",
     "divide",
     "find",
@@ -40,24 +40,6 @@ NEVER: Final = 1 << 80
 
 NODE_SIZE: Final = 256
 """Bytes of a node and one cell, without the value."""
-
-
-class Cell(NamedTuple, Generic[V]):
-    """Value of a key from a version on.
-
-    Attributes:
-        version: number of the version.
-        value: the value; None if the key was deleted.
-        size: bytes of the value.
-    """
-
-    version: int
-    value: V | None
-    size: int
-
-
-Cells = tuple[Cell[V], ...]
-"""Cells of one key, with increasing versions."""
 
 
 class Node(Generic[V]):
@@ -93,7 +75,7 @@ class Node(Generic[V]):
         old = newest if first.value is None else NEVER
         if len(cells) > 1:
             newest, old = cells[-1].version, min(old, cells[1].version)
-            size += sum(cell.size for cell in cells[1:])
+            size += size_of_cells(cells) - first.size
         if left is not None:
             count += left.count
             size += left.size
@@ -120,22 +102,6 @@ Tree = Node[V] | None
 def size_of(tree: Tree[V]) -> int:
     """Return the bytes of a ``tree``, those of its values included."""
     return 0 if tree is None else tree.size
-
-
-def cell_at(cells: Cells[V], version: int) -> Cell[V] | None:
-    """Return the newest cell at a version.
-
-    Args:
-        cells: of one key.
-        version: number of the version.
-
-    Returns:
-        The cell; None if all of them are newer.
-    """
-    for cell in reversed(cells):
-        if cell.version <= version:
-            return cell
-    return None
 
 
 def find(tree: Tree[V], key: str) -> Cells[V]:
@@ -279,12 +245,10 @@ def forget(tree: Tree[V], bottom: int) -> Tree[V]:
 
 
 def _needed(cells: Cells[V], bottom: int) -> Cells[V]:
-    first = 0
-    while first + 1 < len(cells) and cells[first + 1].version <= bottom:
-        first += 1
+    first = max(0, bisect_right(cells, bottom, key=lambda cell: cell.version) - 1)
     if cells[first].value is None and cells[first].version <= bottom:
         first += 1
-    return cells[first:]
+    return since(cells, first) if first else cells
 
 
 def _without_first(node: Node[V]) -> Tree[V]:

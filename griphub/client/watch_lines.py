@@ -71,14 +71,14 @@ class WatchLines:
         self._limit = limit
         self._rest = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[WatchLine]:
-        """Yield the lines that a part of the stream completes. Empty lines and those of other types are passed over.
+    def feed(self, data: bytes) -> Iterator[WatchLine | None]:
+        """Yield the lines that a part of the stream completes.
 
         Args:
             data: the part.
 
         Yields:
-            Events, progress, and the end.
+            Events, progress, and the end; None for an empty line, and for one of another type, which have no meaning.
 
         Raises:
             BadAnswer: a line is not one of a watch, or has more bytes than the limit.
@@ -87,9 +87,7 @@ class WatchLines:
         if b"\n" in data:
             *lines, self._rest = self._rest.split(b"\n")
             for text in lines:
-                line = _line(bytes(text)) if text.strip() else None
-                if line is not None:
-                    yield line
+                yield _line(bytes(text)) if text.strip() else None
         if len(self._rest) > self._limit:
             raise BadAnswer(f"a line has more than {self._limit} bytes")
 

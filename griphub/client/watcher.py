@@ -12,7 +12,7 @@ from griphub.client.connection import HubConnection, StreamResponse, Token
 from griphub.client.errors import BadAnswer, Closed, ConnectionLost, Gone, HubError, RequestFailed
 from griphub.client.key_range import KeyRange
 from griphub.client.retry import REPEATED
-from griphub.client.snapshot import SnapshotVersion, read_snapshot
+from griphub.client.snapshot import SnapshotLines, SnapshotVersion, read_snapshot
 from griphub.client.source_snapshot import BEGINNING, SourceSnapshots
 from griphub.client.watch_actions import (
     AskApplication,
@@ -307,7 +307,8 @@ class Watcher:
             if chunk is None:
                 return
             for index, line in enumerate(lines.feed(chunk), 1):
-                self._apply(self._state.line(request.number, line, self._now()))
+                if line is not None:
+                    self._apply(self._state.line(request.number, line, self._now()))
                 if self._request is not request:
                     return
                 if index % TURN == 0:
@@ -317,6 +318,9 @@ class Watcher:
         """Return the next part of the stream; None at its end, or after too long a silence."""
         deadline = self._state.deadline
         try:
+            if deadline is not None and self._now() >= deadline:
+                # Parts that are there at once never let a timeout pass.
+                raise TimeoutError
             async with asyncio.timeout_at(deadline):
                 return await anext(chunks, None)
         except TimeoutError:
@@ -325,14 +329,14 @@ class Watcher:
 
     async def _take(self, request: TakeSnapshot) -> None:
         low, high = self._range.low or None, self._range.high
-        snapshot = read_snapshot(self._connection, self._topic, low, high)
+        lines = SnapshotLines()
+        snapshot = read_snapshot(self._connection, self._topic, low, high, lines=lines)
         number, count = request.number, 0
         async for message in snapshot:
             if isinstance(message, SnapshotVersion):
                 self._apply(self._state.versioned(number, message.cursor, self._now()))
             else:
-                size = len(str(message.data)) + MESSAGE_SIZE
-                self._apply(self._state.taken(number, message, size, self._now()))
+                self._apply(self._state.taken(number, message, lines.size + MESSAGE_SIZE, self._now()))
             if self._request is not request:
                 return
             count += 1
@@ -358,7 +362,8 @@ class Watcher:
         begin = self._floor_cursor if self._ahead or snapshot.version == floor.number else None
         self._apply(self._state.versioned(number, str(snapshot.place(floor)), self._now(), begin))
         for count, event in enumerate(snapshot.events(floor), 1):
-            self._apply(self._state.taken(number, event, len(str(event.data)) + MESSAGE_SIZE, self._now()))
+            size = len(str(event.data)) + len(event.key or "") + MESSAGE_SIZE
+            self._apply(self._state.taken(number, event, size, self._now()))
             if self._request is not request:
                 return
             if count % TURN == 0:

@@ -9,6 +9,7 @@ from typing import Final
 
 from griphub.client.batch import Answer
 from griphub.client.errors import BadAnswer, RequestFailed, failure, problem_of
+from griphub.windows.ingest_lines import BadLine, LineParser
 
 __all__ = [
     "BODY_BYTES",
@@ -48,17 +49,30 @@ class Change:
 
     @property
     def size(self) -> int:
-        """Bytes of its line, about."""
-        return len(self.key) + len(self.data or "") + 80
+        """Bytes of its line, at most."""
+        return len(json.dumps(self.key)) + len((self.data or "").encode()) + 130
 
 
-def append_line(change: Change, version: int) -> bytes:
-    """Return the line of an event.
+def append_line(change: Change, version: int) -> tuple[bytes, str]:
+    """Return the line of an event, and why it is given without its value; nothing for no reason.
+
+    A table may have values that a hub refuses, as JSON that is nested very deep. Readers ask the source for them.
 
     Args:
         change: the change of a key.
         version: its version.
     """
+    line = _line(change, version)
+    if change.data is None:
+        return line, f"a value of {change.omitted} bytes is too large for an event" if change.omitted else ""
+    try:
+        LineParser().feed(line)
+    except BadLine as error:
+        return _line(Change(change.key, None, len(change.data.encode())), version), str(error)
+    return line, ""
+
+
+def _line(change: Change, version: int) -> bytes:
     head = f'{{"append":{{"key":{json.dumps(change.key)},"version":"{version}"'
     if change.deleted:
         return f'{head},"op":"delete"}}}}\n'.encode()

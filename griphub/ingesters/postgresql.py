@@ -8,17 +8,19 @@ version: the rows of the outbox that are visible now and were not at the last po
 of the table. Commits wake it by NOTIFY, and it polls each second anyway. Progress follows each poll, also an empty one.
 
 TRUNCATE, a failover, a restore, an upgrade to another cluster and a new definition of the view are resets: followers
-read a snapshot. ``NAME_snapshot`` is the view at the last answered version: both queries in one transaction, repeatable
-read,
+read a snapshot. ``NAME_snapshot`` is the view at the last answered version: in one transaction, repeatable read,
 
+    lock table griphub.NAME_snapshot in access share mode;
+    set local timezone = 'UTC';
     select version from griphub.NAME_snapshot limit 1;
     select key, data from griphub.NAME_snapshot where key is not null;
 
-and no row of the first asks to try again in a second. The ingester needs the primary, and a table with a unique key
-that is not deferrable. The condition looks at the columns of one row only; names of functions in it need their schema,
-and the result of a function must not change by itself, as that of ``now()`` does. Writers need no rights on the outbox.
-Its rows stay until the hub has answered: while the ingester is away, they take space. NOTIFY makes commits of writers
-wait for each other for a moment; ``--setup --no-notify`` leaves it out.
+and no row of the first query asks to try again in a second. The ingester needs the primary, and a table with a unique
+key that is not deferrable, of a type whose text does not depend on settings. The condition looks at the columns of one
+row only; names of functions in it need their schema, and the result of a function must not change by itself, as that of
+``now()`` does. Writers need no rights on the outbox. Its rows stay until the hub has answered: while the ingester is
+away, they take space. NOTIFY makes commits of writers wait for each other for a moment; ``--setup --no-notify`` leaves
+it out.
 """
 
 from __future__ import annotations
@@ -174,7 +176,12 @@ class Ingester:
             async for changes in self._source.pages(mark.snapshot, mark.next_snapshot):
                 if lines:
                     epoch = (await self._client.send(b"".join(lines), epoch)).epoch
-                lines = [append_line(change, version) for change in changes]
+                lines = []
+                for change in changes:
+                    line, reason = append_line(change, version)
+                    if reason:
+                        log.warning("value-omitted: key=%r version=%d reason=%s", change.key, version, reason)
+                    lines.append(line)
                 self.events += len(lines)
         return await self._client.send(b"".join([*lines, progress_line(version)]), epoch)
 

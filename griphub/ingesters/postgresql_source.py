@@ -55,6 +55,8 @@ class Source:
         self._view = view
         self._notify = notify
         self._connection: psycopg.AsyncConnection[tuple[Any, ...]] | None = None
+        self._open = False
+        """Whether the connection has a cursor of changes."""
 
     async def connect(self) -> None:
         """Connect, and begin to listen.
@@ -70,7 +72,7 @@ class Source:
 
     async def close(self) -> None:
         """Close the connection."""
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._open = self._connection, None, False
         if connection is not None:
             await connection.close()
 
@@ -126,6 +128,13 @@ class Source:
             " and i.indisunique and i.indimmediate and i.indnkeyatts = 1 and i.indpred is null)",
             {"table": self._view.table_sql, "key": self._view.key},
         )
+        kind = await self._row(statements.key_type(self._view), {"table": self._view.table_sql, "key": self._view.key})
+        if kind is not None and not kind[1]:
+            raise NotReady(
+                f"column {self._view.key} of {self._view.table} is of type {kind[0]}, whose text depends on settings of"
+                " each session, as on its time zone: the key needs a text, an integer, numeric, uuid, bool, an"
+                " enumeration or a network address; a generated column may be one"
+            )
         if found is None or not found[0]:
             raise NotReady(
                 f"column {self._view.key} of {self._view.table} needs to be not null and have a unique index of its own"
@@ -217,39 +226,40 @@ class Source:
     async def pages(self, before: str, now: str) -> AsyncIterator[list[Change]]:
         """Yield the changes between two snapshots, the last one of each key, by key.
 
-        Each page has a transaction of its own: none is open while the hub is asked.
+        They are found once; no transaction is open while the hub is asked.
 
         Args:
             before: the earlier snapshot.
             now: the later one.
         """
-        after = ""
-        while True:
-            changes = await self._page(before, now, after)
-            if changes:
-                after = changes[-1].key
-                yield [change for change in changes if len(change.key.encode()) <= statements.KEY_MAX]
-            if not changes or (len(changes) < BODY_LINES and sum(each.size for each in changes) < BODY_BYTES):
-                return
-
-    async def _page(self, before: str, now: str, after: str) -> list[Change]:
+        if self._open:
+            # Of a version that was not given to its end.
+            await self._close_page()
+        values: dict[str, object] = {"before": before, "now": now}
+        await self._run(f"declare griphub_page no scroll cursor with hold for {statements.page(self._view)}", values)
+        self._open = True
         changes: list[Change] = []
         size = 0
-        values: dict[str, object] = {"before": before, "now": now, "after": after}
-        async with self.connection.transaction():
-            # Its end closes the cursor.
-            await self._run(f"declare griphub_page no scroll cursor for {statements.page(self._view)}", values)
-            while True:
-                cursor = await self.connection.execute(f"fetch {FETCHED} from griphub_page".encode())
-                rows = await cursor.fetchall()
-                if not rows:
-                    break
-                for row in rows:
-                    changes.append(_change(row))
-                    size += changes[-1].size
-                    if len(changes) == BODY_LINES or size >= BODY_BYTES:
-                        return changes
-        return changes
+        while rows := await self._fetch():
+            for change in map(_change, rows):
+                if len(change.key.encode()) > statements.KEY_MAX:
+                    continue
+                changes.append(change)
+                size += change.size
+                if len(changes) == BODY_LINES or size >= BODY_BYTES:
+                    yield changes
+                    changes, size = [], 0
+        await self._close_page()
+        if changes:
+            yield changes
+
+    async def _fetch(self) -> list[tuple[Any, ...]]:
+        cursor = await self.connection.execute(f"fetch {FETCHED} from griphub_page".encode())
+        return await cursor.fetchall()
+
+    async def _close_page(self) -> None:
+        await self._run("close griphub_page")
+        self._open = False
 
     async def trim(self, before: str) -> int:
         """Delete rows of the outbox that no poll after a snapshot needs.

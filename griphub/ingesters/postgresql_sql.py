@@ -14,10 +14,12 @@ from griphub.ingesters.postgresql_view import View, quoted
 __all__ = [
     "KEY_MAX",
     "ROW_MAX",
+    "key_type",
     "lock_number",
     "page",
     "remove",
     "setup",
+    "snapshot_begin",
     "snapshot_rows",
     "snapshot_version",
     "store_mark",
@@ -30,6 +32,19 @@ KEY_MAX = 1024
 
 ROW_MAX = 900_000
 """Bytes of a row that is given with its data: a line has at most a megabyte. A larger one is given without."""
+
+
+SETTINGS = {
+    "timezone": "UTC",
+    "datestyle": "ISO, YMD",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+}
+"""Settings on which texts of values depend: equal for the sessions of all writers and readers."""
+
+KEY_TYPES = "'uuid', 'bool', 'int2', 'int4', 'int8', 'numeric', 'oid', 'inet', 'cidr', 'macaddr', 'macaddr8'"
+"""Types of keys beside texts and enumerations: those whose text depends on no setting."""
 
 
 def setup(view: View, *, notify: bool = True) -> list[str]:
@@ -78,9 +93,11 @@ def _note_function(view: View) -> str:
         return f"""select r.{key}::text, {_row(view)} into griphub_{record}_key, griphub_{record}_row
       from (select {record}.*) r where {view.condition_sql};"""
 
+    settings = " ".join(f"set {name} = '{value}'" for name, value in SETTINGS.items())
     # AFTER ROW: seq is taken under the lock of the row, so the last one of a key is the newest.
     return f"""create or replace function {view.part("_note")}() returns trigger language plpgsql
-security definer set search_path = pg_catalog, pg_temp as $griphub$
+security definer set search_path = pg_catalog, pg_temp
+{settings} as $griphub$
 #variable_conflict use_column
 declare
   griphub_old_key text; griphub_old_row jsonb; griphub_new_key text; griphub_new_row jsonb;
@@ -175,7 +192,7 @@ def remove(view: View) -> list[str]:
 def page(view: View) -> str:
     """Return the query of changed keys between two snapshots, by key: key, operation, size and row.
 
-    Its parameters are ``before`` and ``now``, snapshots, and ``after``, a key.
+    Its parameters are ``before`` and ``now``, snapshots.
 
     Args:
         view: the view.
@@ -185,7 +202,7 @@ def page(view: View) -> str:
     where xid >= pg_snapshot_xmin(%(before)s::pg_snapshot)
       and not pg_visible_in_snapshot(xid, %(before)s::pg_snapshot)
       and pg_visible_in_snapshot(xid, %(now)s::pg_snapshot)
-      and k > %(after)s
+      and k > ''
     order by k, seq desc) changed order by k"""
 
 
@@ -223,6 +240,39 @@ def trim(view: View) -> str:
     outbox = view.part("_outbox")
     return f"""delete from {outbox} where seq in (
     select seq from {outbox} where xid < pg_snapshot_xmin(%(before)s::pg_snapshot) limit 10000)"""
+
+
+def key_type(view: View) -> str:
+    """Return the query of the type of the key, and whether the text of its values depends on no setting of a session.
+
+    Args:
+        view: the view.
+    """
+    return f"""with recursive kind as (
+    select t.* from pg_attribute a join pg_type t on t.oid = a.atttypid
+    where a.attrelid = %(table)s::regclass and a.attname = %(key)s
+    union all
+    select t.* from kind k join pg_type t on t.oid = k.typbasetype where k.typtype = 'd')
+select (select format_type(atttypid, atttypmod) from pg_attribute
+        where attrelid = %(table)s::regclass and attname = %(key)s),
+    typcategory in ('S', 'E') or typname in ({KEY_TYPES})
+from kind where typtype <> 'd'"""
+
+
+def snapshot_begin(view: View) -> list[str]:
+    """Return the statements with which the transaction of a snapshot begins, before its first query.
+
+    The lock comes before the first look at the data: TRUNCATE shows an empty table to a transaction of before as well.
+
+    Args:
+        view: the view.
+    """
+    lock = f"lock table {view.part('_snapshot')} in access share mode"
+    return [
+        "set local lock_timeout = '5s'",
+        lock,
+        *(f"set local {name} = '{value}'" for name, value in SETTINGS.items()),
+    ]
 
 
 def snapshot_version(view: View) -> str:

@@ -253,5 +253,6 @@ async def _first_line(options: argparse.Namespace, token: str | None) -> WatchLi
     ):
         async for chunk in response.chunks():
             for line in lines.feed(chunk):
-                return line
+                if line is not None:
+                    return line
     raise ConnectionLost("the stream ended before its first line", maybe_stored=False)

@@ -37,7 +37,8 @@ from tests.support.hub_records import WHOLE, History, Measured
 
 __all__ = ["CONFIG", "Report", "Scale", "main", "run"]
 
-CONFIG: Final = {**hub_callback.CONFIG, **hub_faults.CONFIG}
+# All clients are of one owner.
+CONFIG: Final = {**hub_callback.CONFIG, **hub_faults.CONFIG, "hub.ranges_per_owner_max": "2000"}
 """Changes of the config of ``hub_site``."""
 
 TOPICS: Final[Mapping[str, Mapping[str, Any]]] = {

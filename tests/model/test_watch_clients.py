@@ -21,6 +21,7 @@ from griphub.client import (
     watch_lines,
     watch_sequence,
 )
+from griphub.client.cells import cell_at
 from griphub.client.key_range import KeyRange
 from griphub.client.region import Region
 from griphub.client.watch_messages import Progress
@@ -137,7 +138,7 @@ def guessed_versions(patch: pytest.MonkeyPatch) -> None:
 
 def _any_version(self: Region[Any], range: KeyRange, version: int) -> Iterator[tuple[str, Any]]:
     for key, cells in version_tree.walk(self.tree, range.low, range.high):
-        cell = version_tree.cell_at(cells, version)
+        cell = cell_at(cells, version)
         if cell is not None and cell.value is not None:
             yield key, cell.value
 

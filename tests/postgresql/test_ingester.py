@@ -84,15 +84,17 @@ class RecordingSource(Source):
         await super().store(mark, expected)
 
 
-async def read_snapshot(dsn: str) -> tuple[int, dict[str, Any]] | None:
+async def read_snapshot(dsn: str, view: View = VIEW) -> tuple[int, dict[str, Any]] | None:
     """Read the snapshot as an application does."""
     async with await psycopg.AsyncConnection.connect(dsn) as connection:
         await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
-        cursor = await connection.execute(postgresql_sql.snapshot_version(VIEW).encode())
+        for statement in postgresql_sql.snapshot_begin(view):
+            await connection.execute(statement.encode())
+        cursor = await connection.execute(postgresql_sql.snapshot_version(view).encode())
         row = await cursor.fetchone()
         if row is None:
             return None
-        cursor = await connection.execute(postgresql_sql.snapshot_rows(VIEW).encode())
+        cursor = await connection.execute(postgresql_sql.snapshot_rows(view).encode())
         return int(row[0]), dict(await cursor.fetchall())
 
 

@@ -75,7 +75,7 @@ LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
         *("griphub.callbacks", "griphub.processes", "griphub.notify", "griphub.windows", "griphub.api"),
     ),
     "griphub.client": (),
-    "griphub.ingesters": ("griphub.client",),
+    "griphub.ingesters": ("griphub.client", "griphub.windows"),
     "cli": (
         *("grip", "pipe", "config", "process", "http1", "routing", "stats", "delivery", "sessions", "backend"),
         *("client", "worker", "runner", "live", "top"),

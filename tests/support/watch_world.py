@@ -286,7 +286,8 @@ class Client:
         now = self.world.now
         if isinstance(self._lines, WatchLines):
             for line in self._lines.feed(data):
-                yield self.state.line(number, line, now)
+                if line is not None:
+                    yield self.state.line(number, line, now)
             return
         for message in self._lines.feed(data):
             if isinstance(message, SnapshotVersion):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -78,7 +80,7 @@ def hub() -> Iterator[SmallHub]:
         yield hub
 
 
-async def taken(hub: SmallHub, **bounds: str) -> list[Any]:
+async def taken(hub: SmallHub, **bounds: Any) -> list[Any]:
     async with HubConnection(hub.url) as connection:
         return [
             message.data if isinstance(message, ReceivedEvent) else message.cursor
@@ -108,3 +110,70 @@ async def test_failures(hub: SmallHub) -> None:
     hub.faults.append(Fault(200, body="<p>"))
     with pytest.raises(BadAnswer, match="text/plain in place of a snapshot"):
         await taken(hub)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"data": 1},
+        {"data": [[]] * 5_000},
+        {"data": {str(number): number for number in range(5_000)}},
+        {"attributes": {"a": "x" * 50_000}},
+        {"key": "x" * 50_000},
+        {"unknown": "x" * 50_000},
+    ],
+)
+def test_a_line_counts_for_the_memory_that_it_takes(members: dict[str, Any]) -> None:
+    lines = SnapshotLines()
+    data = text({**EVENT, **members})
+    assert len(list(lines.feed(text(FIRST)))) == 1
+    tracemalloc.start()
+    try:
+        kept = list(lines.feed(data))
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(kept) == 1
+    # A dict that has just grown has room for as many again.
+    assert taken / 2 - 2_000 <= lines.size <= 4 * taken + 2_000
+
+
+async def test_an_answer_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "PATIENCE", 0.2)
+    monkeypatch.setattr(snapshot, "RATE", 1_000_000)
+    sent = 0
+
+    async def trickle() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 1
+            yield b"x"
+            await asyncio.sleep(0.02)
+
+    with pytest.raises(ConnectionLost, match=r"the snapshot is too slow: \d+ bytes in 0 s"):
+        async for _ in snapshot._in_time(trickle()):
+            pass
+    assert sent > 1
+
+
+async def test_the_time_of_the_caller_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "PATIENCE", 0.2)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(4):
+            yield b"x"
+
+    async for _ in snapshot._in_time(chunks()):
+        await asyncio.sleep(0.1)
+
+
+async def test_bytes_that_arrive_give_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "PATIENCE", 0.05)
+    monkeypatch.setattr(snapshot, "RATE", 1)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(4):
+            yield b"x" * 1000
+            await asyncio.sleep(0.05)
+
+    assert [len(chunk) async for chunk in snapshot._in_time(chunks())] == [1000] * 4

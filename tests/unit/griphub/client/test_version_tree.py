@@ -6,14 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from griphub.client import version_tree
+from griphub.client.cells import Cell, Cells, cell_at
 from griphub.client.version_tree import (
     NEVER,
     NODE_SIZE,
-    Cell,
-    Cells,
     Tree,
     build,
-    cell_at,
     concatenate,
     divide,
     find,

@@ -28,7 +28,8 @@ def text(*documents: Any) -> bytes:
 
 def lines(data: bytes, size: int = 1000) -> list[WatchLine]:
     parser = WatchLines()
-    return [line for at in range(0, len(data), size) for line in parser.feed(data[at : at + size])]
+    fed = [line for at in range(0, len(data), size) for line in parser.feed(data[at : at + size])]
+    return [line for line in fed if line is not None]
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

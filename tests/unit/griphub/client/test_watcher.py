@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -385,3 +386,45 @@ async def test_a_callback_that_raises_ends_it(hub: WatchHub) -> None:
 async def test_no_range(low: str, high: str | None) -> None:
     with pytest.raises(ValueError, match="low"):
         Watcher("http://hub.example/hub", "t", low=low, high=high)
+
+
+async def test_a_hub_that_sends_nothing_but_empty_lines_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold up neither other tasks nor the end of the stream that is silent."""
+    blocks = b"".join([b"\n" * 1_000_000] * 40)
+    packed = zlib.compress(blocks, 9, 31)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nContent-Encoding: gzip\r\n\r\n"
+        writer.write(head.encode() + packed)
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    told = asyncio.Event()
+    reports: list[WatchReport] = []
+
+    def report(found: WatchReport) -> None:
+        reports.append(found)
+        told.set()
+
+    beside = asyncio.ensure_future(others())
+    async with server, Watcher(f"http://127.0.0.1:{port}", "t", cursor="0", interval=0.1, on_report=report) as watcher:
+        waiting = asyncio.ensure_future(anext(watcher))
+        async with asyncio.timeout(DEADLINE):
+            await told.wait()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    beside.cancel()
+    assert {found.kind for found in reports} == {WatchReportKind.SILENT}
+    assert turns > 1000

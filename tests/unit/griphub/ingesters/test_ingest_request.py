@@ -25,9 +25,10 @@ from griphub.windows.span import ALL
 
 def test_lines_are_those_that_a_hub_reads() -> None:
     parser = LineParser()
-    body = append_line(Change('é"\\', '{"n": 1.10}'), 7) + append_line(Change("b", None, deleted=True), 7)
-    body += append_line(Change("c", None, 2_000_000), 7) + progress_line(7) + reset_line()
-    assert parser.feed(body) == [
+    changes = [Change('é"\\', '{"n": 1.10}'), Change("b", None, deleted=True), Change("c", None, 2_000_000)]
+    lines = [append_line(change, 7) for change in changes]
+    assert [reason for _, reason in lines] == ["", "", "a value of 2000000 bytes is too large for an event"]
+    assert parser.feed(b"".join(line for line, _ in lines) + progress_line(7) + reset_line()) == [
         SoftEvent(7, 0, 'é"\\', "put", b'{"n":1.1}', "application/json", {}),
         SoftEvent(7, 0, "b", "delete", b"", "application/octet-stream", {}),
         SoftEvent(7, 0, "c", "put", b"null", "application/json", {"omitted": "2000000 bytes"}),
@@ -35,6 +36,30 @@ def test_lines_are_those_that_a_hub_reads() -> None:
         Reset(ALL),
     ]
     parser.finish()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ('{"a":' * 70 + "1" + "}" * 70, "deep"),
+        ("[" + ",".join(["[]"] * 60_000) + "]", "50000 arrays and objects"),
+        ("1" + "0" * 400, "number"),
+        ('"' + "x" * 1_000_000 + '"', "bytes"),
+    ],
+    ids=["deep", "many-containers", "number-of-400-digits", "long"],
+)
+def test_a_value_that_a_hub_refuses_is_left_out(data: str, reason: str) -> None:
+    line, found = append_line(Change("k", f'{{"doc":{data}}}'), 7)
+    assert reason in found
+    [event] = LineParser().feed(line)
+    size = len(data) + 8
+    assert event == SoftEvent(7, 0, "k", "put", b"null", "application/json", {"omitted": f"{size} bytes"})
+
+
+@pytest.mark.parametrize("text", ["x", "é", "\u4e00", "\U0001f600"])
+def test_a_change_counts_for_at_least_the_bytes_of_its_line(text: str) -> None:
+    for change in (Change(text * 250, f'"{text * 5000}"'), Change(text * 250, None, 10**12), Change("k", "1")):
+        assert change.size >= len(append_line(change, 2**63 - 1)[0])
 
 
 def test_requests_are_within_the_bounds_of_a_hub() -> None:
@@ -62,8 +87,3 @@ def test_an_answer_of_success_names_epoch_and_progress() -> None:
     for body in (b"", b"[]", b"{}", b'{"epoch": "e", "progress": "x"}', b"\xff"):
         with pytest.raises(BadAnswer):
             ingested(Answer(200, body=body))
-
-
-def test_a_change_has_a_size() -> None:
-    assert Change("k", "12").size == 83
-    assert Change("k", None).size == 81

@@ -40,6 +40,11 @@ def test_a_poll_is_the_difference_of_two_snapshots() -> None:
     assert "order by key" in statements.snapshot_rows(VIEW)
     assert "op = 't'" in statements.truncated(VIEW)
     assert "limit 10000" in statements.trim(VIEW)
+    begin = statements.snapshot_begin(VIEW)
+    lock = begin.index('lock table "griphub"."orders_snapshot" in access share mode')
+    assert begin[:lock] == ["set local lock_timeout = '5s'"]
+    assert "set local timezone = 'UTC'" in begin
+    assert "set timezone = 'UTC'" in statements.setup(VIEW)[6]
     assert "where s.next_version = %(expected)s" in statements.store_mark(VIEW)
 
 
