@@ -32,7 +32,7 @@ MUTANTS: Final = {
     ),
     "repetitions are given": ("if (version.number < reached.number || (", "if (version.number < 0n || ("),
     "a torn snapshot counts": ("  complete = false;", "  complete = true;"),
-    "a snapshot adds to the range": ("    this.#place(cursor);\n    const { low", "    const { low"),
+    "a snapshot adds to the range": ("    this.#place(begin, version);\n    const { low", "    const { low"),
 }
 """Faults by their text: a piece of the source, and its replacement."""
 

@@ -97,6 +97,14 @@ export interface WatchReport {
 /** State of a watcher, by the request under way. `handed`: the application answers a resync. */
 export type WatchPhase = "idle" | "connecting" | "watching" | "snapshot" | "handed" | "backing-off" | "stopped";
 
+/** Values of a range of keys at one version of the source of a soft topic. */
+export interface SourceSnapshot {
+  /** Version of the source, as its ingester names it: a text in decimal, or a number if it is exact. */
+  readonly version: string | number | bigint;
+  /** JSON value of each key that has one. Keys of other ranges are passed over. */
+  readonly values: ReadonlyMap<string, unknown> | Readonly<Record<string, unknown>>;
+}
+
 export interface WatcherOptions {
   /** Name of the topic. */
   topic: string;
@@ -122,6 +130,15 @@ export interface WatcherOptions {
    * another result the watcher reads one.
    */
   onResync?: (resync: Resync) => string | null | undefined | void | Promise<string | null | undefined | void>;
+  /**
+   * Reads a snapshot of a range, at its newest version, from the source of a soft topic, whose snapshots the hub does not
+   * have; null if there is none at the moment. After that, and after a failure, it is called again after a growing pause.
+   * It excludes `onResync`.
+   */
+  snapshots?: (range: {
+    low: string | null;
+    high: string | null;
+  }) => SourceSnapshot | null | Promise<SourceSnapshot | null>;
   /** Receives reports of lost streams, resyncs and faults of the hub. The watch goes on by itself. */
   onReport?: (report: WatchReport) => void;
   /** Receives each new state. */
@@ -239,7 +256,7 @@ export function watchLine(block: Block): WatchLine | null;
 
 /** Order of a watch: lines in, whole changes and progress out. */
 export class WatchSequence {
-  constructor(range: KeyRange, cursor: string);
+  constructor(range: KeyRange, cursor: string, version?: Version);
   cursor: string;
   repeated: number;
   reopen(epochs?: Iterable<string>): void;
@@ -288,7 +305,7 @@ export class WatchState {
   gone(number: number, resync: Resync, now: number): WatchAction[];
   ended(number: number, reason: string, now: number, asked?: number | null): WatchAction[];
   refused(number: number, reason: string): WatchAction[];
-  versioned(number: number, cursor: string, now: number): WatchAction[];
+  versioned(number: number, cursor: string, now: number, begin?: string): WatchAction[];
   took(number: number, event: HubEvent, size: number, now: number): WatchAction[];
   complete(number: number, now: number): WatchAction[];
   placed(number: number, cursor: string | null, now: number): WatchAction[];

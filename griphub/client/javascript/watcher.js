@@ -78,6 +78,8 @@ const TURN = 10;
 const EVENT_STREAM = "text/event-stream",
   LINES = "application/x-ndjson";
 const REPEATED = new Set([429, 502, 503, 504]);
+/** Microseconds in a cursor above all others, and the greatest version of a source. */
+const STAMP_MAX = 2n ** 63n - 1n;
 const CURSOR = /^([0-9a-z]{1,32})\.([0-9]{1,19})(?:\.[0-9]{1,19})?$/;
 
 /** Answer that is not one of a hub. */
@@ -151,6 +153,9 @@ export function versionOf(cursor) {
 const same = (one, other) => one.number === other.number && one.epoch === other.epoch;
 /** @param {Version} version */
 const named = ({ epoch, number }) => (epoch ? `${epoch}.${number}` : "0");
+
+/** @param {Version} version Place behind all events of it. */
+const endOf = ({ epoch, number }) => (epoch ? `${epoch}.${number}.${STAMP_MAX}` : "0");
 
 /** @param {unknown} value Value as a message shows it. */
 function shown(value) {
@@ -368,8 +373,10 @@ function eventOf(document) {
     typeof key === "string" && key !== "" && !/\p{Surrogate}/u.test(key) && (op === "put" || op === "delete");
   if (!(keyed || (key === undefined && op === undefined)) || (cursor !== undefined && typeof cursor !== "string"))
     throw new BadAnswer(`no event: ${shown(document)}`);
-  versionOf(document.version_cursor);
-  return /** @type {HubEvent} */ (/** @type {unknown} */ (document));
+  // Several events of a soft topic may have one version, and each has a place of its own within it.
+  const found = "version_cursor" in document ? document : { ...document, version_cursor: endOf(versionOf(cursor)) };
+  versionOf(found.version_cursor);
+  return /** @type {HubEvent} */ (/** @type {unknown} */ (found));
 }
 
 /** @param {unknown} value */
@@ -494,10 +501,10 @@ export class WatchSequence {
   /** @type {ProgressLine[]} Progress of parts of the range above the version. */
   #ahead = [];
 
-  /** @param {KeyRange} range @param {string} cursor */
-  constructor(range, cursor) {
+  /** @param {KeyRange} range @param {string} cursor @param {Version} version that is known, above the place or there */
+  constructor(range, cursor, version = versionOf(cursor)) {
     this.#range = range;
-    this.#version = versionOf(cursor);
+    this.#version = version;
     this.#floor = this.#version.number;
     /** Place up to which all changes were given. */
     this.cursor = cursor;
@@ -722,7 +729,7 @@ export class WatchState {
   #resynced = -Infinity;
   /** @type {Set<string>} Epochs that were seen behind the place, and with which the next stream may go on. */
   #epochs = new Set();
-  /** @type {{cursor: string, version: Version, events: HubEvent[], size: number} | null} */
+  /** @type {{cursor: string, version: Version, begin: string, events: HubEvent[], size: number} | null} */
   #taken = null;
   #retryAt = 0;
   #backoff = new Backoff();
@@ -839,11 +846,18 @@ export class WatchState {
     return [{ do: "fail", reason }];
   }
 
-  /** @param {number} number @param {string} cursor @param {number} now @returns {WatchAction[]} */
-  versioned(number, cursor, now) {
+  /**
+   * Take the version of a snapshot.
+   * @param {number} number
+   * @param {string} cursor of the version
+   * @param {number} now
+   * @param {string} begin place from which the watch goes on; changes up to the version are dropped
+   * @returns {WatchAction[]}
+   */
+  versioned(number, cursor, now, begin = cursor) {
     if (number !== this.#number || this.#phase !== "snapshot") return [];
     this.#silence.answer(now);
-    this.#taken = { cursor, version: versionOf(cursor), events: [], size: 0 };
+    this.#taken = { cursor, version: versionOf(cursor), begin, events: [], size: 0 };
     return [];
   }
 
@@ -874,8 +888,8 @@ export class WatchState {
     const taken = this.#taken;
     if (number !== this.#number || this.#phase !== "snapshot") return [];
     if (taken === null) return this.#backOff(now, "lost", "the snapshot has no version");
-    const { cursor, version, events, size } = taken;
-    this.#place(cursor);
+    const { cursor, version, begin, events, size } = taken;
+    this.#place(begin, version);
     const { low, high } = this.#range;
     const message = {
       type: /** @type {const} */ ("snapshot"),
@@ -900,9 +914,9 @@ export class WatchState {
     return this.#request(now);
   }
 
-  /** @param {string} cursor */
-  #place(cursor) {
-    this.#sequence = new WatchSequence(this.#range, cursor);
+  /** @param {string} cursor @param {Version} [version] */
+  #place(cursor, version) {
+    this.#sequence = new WatchSequence(this.#range, cursor, version);
     this.#due = this.#taken = null;
     this.#epochs.clear();
   }
@@ -1026,12 +1040,21 @@ export class Watcher {
   #iterated = false;
   /** True if the application has made the answer wait. */
   #held = false;
+  /** Place behind which the hub has all changes of a source, as the last resync has named it. */
+  #floor = "0";
+  /** True while nothing has followed the last snapshot. */
+  #ahead = false;
+  /** False until the resync that only names the floor. */
+  #begun;
   /** Ends the waits for the queue: for messages in it, and for room. */
   #changed = () => {};
 
   /** @param {string} url @param {import("./watcher.d.ts").WatcherOptions} options */
   constructor(url, options) {
-    const { topic, low, high, cursor = null, onResync, interval, snapshotMax } = options;
+    const { topic, low, high, onResync, snapshots, interval, snapshotMax } = options,
+      cursor = options.cursor ?? null;
+    if (onResync !== undefined && snapshots !== undefined)
+      throw new TypeError("onResync and snapshots exclude each other: both take snapshots");
     // As segments of a path the last two are taken away, encoded or not.
     if (typeof topic !== "string" || ["", ".", ".."].includes(topic))
       throw new RangeError(`${shown(topic)} is no name of a topic`);
@@ -1042,11 +1065,13 @@ export class Watcher {
     this.#options = options;
     this.#fetch = options.fetch ?? globalThis.fetch.bind(globalThis);
     this.#cursor = cursor;
+    this.#begun = snapshots === undefined || cursor !== null;
     this.#state = new WatchState({
       range: this.#range,
-      cursor,
+      // A source is read when the hub has named the version behind which it has all changes.
+      cursor: this.#begun ? cursor : "0",
       chance: Math.random,
-      handed: onResync !== undefined,
+      handed: onResync !== undefined || snapshots !== undefined,
       interval,
       snapshotMax,
     });
@@ -1149,13 +1174,17 @@ export class Watcher {
 
   /** @param {WatchAction[]} actions */
   async #apply(actions) {
+    const resync = actions.some((action) => action.do === "report" && action.report.kind === "resync"),
+      expected = resync && !this.#begun;
+    this.#begun ||= resync;
     for (const action of actions) {
       if (action.do === "deliver") {
+        if (expected && action.message.type === "resync") continue;
         await this.#deliver(action.message);
         if (this.#stopped) return;
       } else if (action.do === "report") {
         this.#request = null;
-        this.#options.onReport?.(action.report);
+        if (!expected) this.#options.onReport?.(action.report);
       } else if (action.do === "fail") {
         throw new WatchFailed(action.reason);
       } else {
@@ -1167,6 +1196,7 @@ export class Watcher {
 
   /** @param {WatchMessage} message */
   async #deliver(message) {
+    if (message.type !== "resync") this.#ahead = message.type === "snapshot";
     const { onSnapshot, onChange, onProgress } = this.#options;
     const given =
       message.type === "snapshot"
@@ -1192,7 +1222,12 @@ export class Watcher {
 
   /** @param {number} number @param {Resync} resync */
   async #ask(number, resync) {
-    const cursor = await this.#options.onResync?.(resync);
+    /** @type {string | null | undefined | void} */
+    let cursor = null;
+    if (this.#options.snapshots === undefined) cursor = await this.#options.onResync?.(resync);
+    // The hub does not know yet how far the source is: it is asked again.
+    else if (resync.floorCursor === null) cursor = "0";
+    else this.#floor = resync.floorCursor;
     await this.#apply(this.#state.placed(number, cursor ?? null, this.#clock.now()));
   }
 
@@ -1240,6 +1275,8 @@ export class Watcher {
     this.#aborter = aborter;
     let reason = "the stream ended";
     try {
+      if (request.do === "snapshot" && this.#options.snapshots !== undefined)
+        return await this.#takeSource(request, this.#options.snapshots);
       const response = await this.#within(this.#send(request, aborter.signal));
       if (response === LATE) await this.#apply(this.#state.timer(this.#clock.now()));
       else if (!response.ok) await this.#refused(request, response);
@@ -1417,4 +1454,59 @@ export class Watcher {
     if (!lines.complete) throw new Lost("the snapshot broke off before its last line and is void");
     await this.#apply(state.complete(number, this.#clock.now()));
   }
+
+  /**
+   * Read a snapshot of the source of a soft topic.
+   * @param {Extract<WatchRequest, {do: "snapshot"}>} request
+   * @param {NonNullable<import("./watcher.d.ts").WatcherOptions["snapshots"]>} snapshots
+   */
+  async #takeSource(request, snapshots) {
+    const state = this.#state,
+      { number } = request,
+      { low, high } = this.#range,
+      floor = versionOf(this.#floor);
+    /** @type {import("./watcher.d.ts").SourceSnapshot | null | undefined | typeof LATE} */
+    let found;
+    try {
+      found = await this.#within(Promise.resolve().then(() => snapshots({ low, high })));
+    } catch (error) {
+      throw new Lost(`the source: ${reasonOf(error)}`, { cause: error });
+    }
+    if (found === LATE) return this.#apply(state.timer(this.#clock.now()));
+    if (found === null || found === undefined) throw new Lost("the source has no snapshot now");
+    const version = sourceVersion(found.version);
+    if (version < floor.number)
+      throw new Lost(`the snapshot of the source is that of version ${version}: changes up to ${floor.number} are lost`);
+    // A snapshot that the hub has not reached yet may be refused as a place, and each later one too if the source goes
+    // on: then the watch begins at the floor. The version of the floor alone may be a place of before a reset.
+    const cursor = `${floor.epoch}.${version}`,
+      begin = this.#ahead || version === floor.number ? this.#floor : cursor;
+    await this.#apply(state.versioned(number, cursor, this.#clock.now(), begin));
+    const pairs = found.values instanceof Map ? found.values : Object.entries(found.values);
+    let worked = performance.now();
+    for (const [key, data] of pairs) {
+      /** @type {HubEvent} */
+      const event = {
+        ...{ type: "event", cursor, version: String(version), version_cursor: cursor },
+        ...{ key, op: "put", content_type: "application/json", data },
+      };
+      const size = key.length + (JSON.stringify(data) ?? "").length;
+      await this.#apply(state.took(number, event, size, this.#clock.now()));
+      if (this.#request !== request || this.#stopped) return;
+      if (performance.now() - worked > TURN) {
+        await turn();
+        worked = performance.now();
+      }
+    }
+    await this.#apply(state.complete(number, this.#clock.now()));
+  }
+}
+
+/** @param {unknown} version Whole number, or decimal text, from 0 below 2^63. */
+function sourceVersion(version) {
+  const whole = typeof version === "bigint" || (typeof version === "number" && Number.isSafeInteger(version));
+  const number = whole || (typeof version === "string" && /^[0-9]{1,19}$/.test(version)) ? BigInt(version) : -1n;
+  if (number < 0n || number > STAMP_MAX)
+    throw new WatchFailed(`${shown(version)} is no version of a source: expected a whole number, or decimal text`);
+  return number;
 }

@@ -355,3 +355,113 @@ test("a page that wakes up looks at the clock: a stream of before its sleep is l
     for (const name of ["addEventListener", "removeEventListener"]) delete globalThis[name];
   }
 });
+
+// --- soft topics, whose snapshots a source has
+
+const change = (version, stamp, key, data) => ({
+  type: "event",
+  cursor: `w.${version}.${stamp}`,
+  version: String(version),
+  key,
+  op: data === undefined ? "delete" : "put",
+  content_type: "application/json",
+  data,
+});
+const place = (version, stamp = 1) => ({ ...progress(version), cursor: `w.${version}.${stamp}` });
+const resync = (floor, reason = "not retained") => ({
+  type: "resync",
+  reason,
+  floor_cursor: floor === null ? null : `w.${floor}.9223372036854775807`,
+});
+
+test("events of a soft topic are whole at progress, and each has a place of its own", async () => {
+  hub.scripts.watch.push(
+    stream(
+      block(change(42, 11, "apple", 1)),
+      block(change(42, 12, "plum", 2)),
+      block(place(42, 13), "progress"),
+      block(change(43, 14, "apple")),
+      block(change(44, 15, "fig", 3)),
+    ),
+  );
+  const { watcher, messages, table } = make({ cursor: "w.41.9" });
+  begin(watcher);
+  await until(() => messages.length === 3);
+  const end = 2n ** 63n - 1n;
+  assert.deepEqual(messages, [`change w.42.${end}`, "progress w.42.13", `change w.43.${end}`]);
+  assert.deepEqual([...table], [["plum", 2]]);
+});
+
+test("a snapshot of the source, and the changes behind it", async () => {
+  hub.scripts.watch.push(
+    stream(block(resync(40), "resync")),
+    stream(block(change(43, 5, "plum", 3)), block(place(43, 6), "progress")),
+  );
+  const asked = [];
+  const snapshots = (range) => (asked.push(range), { version: 42, values: { apple: 1, plum: 2, zoo: 9 } });
+  const { watcher, messages, table, reports } = make({ low: "a", high: "z", snapshots });
+  begin(watcher);
+  await until(() => messages.length === 3);
+  assert.deepEqual(messages.slice(0, 1), ["snapshot w.42"]);
+  assert.deepEqual([...table].sort(), [
+    ["apple", 1],
+    ["plum", 3],
+  ]);
+  assert.deepEqual(asked, [{ low: "a", high: "z" }]);
+  assert.deepEqual(
+    hub.requests.map(({ kind, query }) => [kind, query.version]),
+    [
+      ["watch", "0"],
+      ["watch", "w.42"],
+    ],
+  );
+  assert.deepEqual(reports, [], "the first resync only names the floor");
+});
+
+test("the version of the floor alone may be of before: its cursor is the place, and what is known is dropped", async () => {
+  hub.scripts.watch.push(
+    stream(block({ ...resync(42), floor_cursor: "w.42.7" }, "resync")),
+    stream(block(change(42, 8, "apple", 0)), block(change(43, 9, "plum", 3)), block(place(43, 10), "progress")),
+  );
+  const { watcher, messages, table } = make({ snapshots: async () => ({ version: "42", values: new Map([["apple", 1]]) }) });
+  begin(watcher);
+  await until(() => messages.length === 3);
+  assert.equal(hub.requests[1].query.version, "w.42.7");
+  assert.deepEqual([...table].sort(), [
+    ["apple", 1],
+    ["plum", 3],
+  ]);
+});
+
+test("a source that is behind, away or empty is asked again; the hub too, if it knows no floor", async () => {
+  hub.scripts.watch.push(
+    stream(block(resync(null), "resync")),
+    stream(block(resync(40), "resync")),
+    stream(block(place(41), "progress")),
+  );
+  const answers = [null, { version: 39, values: {} }, new Error("no route"), { version: 41n, values: {} }];
+  const snapshots = async () => {
+    const answer = answers.shift();
+    if (answer instanceof Error) throw answer;
+    return answer;
+  };
+  const { watcher, messages, reports } = make({ snapshots });
+  begin(watcher);
+  await until(() => messages.length === 2);
+  assert.deepEqual(messages, ["snapshot w.41", "progress w.41.1"]);
+  const reasons = reports.map(({ reason }) => reason);
+  for (const text of ["no snapshot now", "that of version 39: changes up to 40 are lost", "the source: no route"])
+    assert.ok(
+      reasons.some((reason) => reason.includes(text)),
+      `${text} in ${reasons}`,
+    );
+});
+
+test("a version that is none ends the watch", async () => {
+  for (const version of [-1, 1.5, "7a", null, 2n ** 63n]) {
+    hub.scripts.watch.push(stream(block(resync(0), "resync")));
+    const { watcher } = make({ snapshots: () => ({ version, values: {} }) });
+    await assert.rejects(watcher.start(), WatchFailed);
+  }
+  assert.throws(() => make({ snapshots: () => null, onResync: () => "0" }), TypeError);
+});
