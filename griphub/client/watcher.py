@@ -319,7 +319,7 @@ class Watcher:
         deadline = self._state.deadline
         try:
             if deadline is not None and self._now() >= deadline:
-                # Parts that are there at once never let a timeout pass.
+                # A part that has arrived is returned without a wait, and no timeout passes.
                 raise TimeoutError
             async with asyncio.timeout_at(deadline):
                 return await anext(chunks, None)

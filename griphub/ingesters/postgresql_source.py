@@ -56,7 +56,7 @@ class Source:
         self._notify = notify
         self._connection: psycopg.AsyncConnection[tuple[Any, ...]] | None = None
         self._open = False
-        """Whether the connection has a cursor of changes."""
+        """True while the connection has a cursor of changes."""
 
     async def connect(self) -> None:
         """Connect, and begin to listen.
