@@ -1,6 +1,6 @@
 """The long run: ``python -m tests.faults.soak --minutes 10`` (``make soak``). Prints what happens every ten seconds.
 
-A run with a hub follows (tests.faults.hub_soak).
+A run with a hub follows (tests.faults.hub_soak), and one with soft topics (tests.faults.soft_soak).
 
 Exit status 1 if a guarantee was broken; the findings are printed, and the whole history is kept in a file.
 """
@@ -17,7 +17,7 @@ import tempfile
 import uvloop
 
 from tests.e2e.crowd import room_for_files
-from tests.faults import hub_soak
+from tests.faults import hub_soak, soft_soak
 from tests.faults.run import Scale, run
 
 __all__ = ["main"]
@@ -36,7 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
         "--link", type=float, default=3.0, help="seconds after which quiet clients' backends are asked (1000: never)"
     )
     parser.add_argument("--faults", default="", help="kinds of faults, separated by commas (default: all)")
-    parser.add_argument("--hub", type=float, default=2.0, help="minutes of the run with a hub afterwards (0: none)")
+    parser.add_argument("--hub", type=float, default=10.0, help="minutes of the run with a hub afterwards (0: none)")
+    parser.add_argument("--soft", type=float, default=2.0, help="minutes of the run with soft topics then (0: none)")
     options = parser.parse_args(arguments)
     scale = Scale(
         options.clients,
@@ -66,6 +67,8 @@ def main(arguments: list[str] | None = None) -> int:
     failed = bool(report.findings or report.trouble)
     if options.hub:
         failed |= bool(hub_soak.main(["--minutes", str(options.hub), "--seed", str(options.seed)]))
+    if options.soft:
+        failed |= bool(soft_soak.main(["--minutes", str(options.soft), "--seed", str(options.seed)]))
     return int(failed)
 
 
