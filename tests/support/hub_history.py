@@ -156,19 +156,22 @@ def gap_free(history: History) -> Iterator[Finding]:
     truth = Truth(history)
     for name, steps in history.by_reader().items():
         place: int | None = None
+        promised = -1
         for step in steps:
             if isinstance(step, Opened):
                 place = step.after if place is None else place
+                promised = -1
             elif isinstance(step, Told):
                 if step.kind != "truncated":
                     place = None
                 elif step.floor is not None:
                     place = step.floor
             elif isinstance(step, Paged):
-                yield from _missed(truth, name, place or 0, step.cursor, inclusive=True)
+                yield from _missed(truth, name, place or 0, step.cursor, inclusive=True, promised=promised)
                 place = max(place or 0, step.cursor)
+                promised = step.cursor if isinstance(step, Progressed) else -1
             elif isinstance(step, Got):
-                yield from _missed(truth, name, place or 0, step.id)
+                yield from _missed(truth, name, place or 0, step.id, promised=promised)
                 place = max(place or 0, step.id)
         if name in history.complete and place is not None:
             yield from _missed(truth, name, place, history.newest + 1)
@@ -201,12 +204,22 @@ def _some(ids: Sequence[int]) -> str:
     return ", ".join(map(str, ids[:5])) + (" …" if len(ids) > 5 else "")
 
 
-def _missed(truth: Truth, name: str, place: int, id: int, *, inclusive: bool = False) -> Iterator[Finding]:
-    """Yield the loss between the place of a reader and the id that it is at next, which may be part of the loss."""
+def _missed(
+    truth: Truth, name: str, place: int, id: int, *, inclusive: bool = False, promised: int = -1
+) -> Iterator[Finding]:
+    """Yield the loss between the place of a reader and the id that it is at next, which may be part of the loss.
+
+    The place of a watcher that has stayed connected may be one that was promised to it. If no event of its range was
+    lost up to there, its table is that of the restored store.
+    """
     history = truth.history
     # A page that is complete up to the birth of a topic is one of that topic.
     birth = history.birth(id + inclusive)
-    if place and history.lost_before(place, id):
+    if (
+        place
+        and history.lost_before(place, id)
+        and not (place == promised and not truth.lost(history.readers[name], place, id))
+    ):
         yield Finding("gap-free", f"{name} was at event {place}, which a restore lost, and received no report")
     elif 0 < place < history.birth(id):
         yield Finding("gap-free", f"{name} was at event {place} of a deleted topic, and received no report")

@@ -65,6 +65,17 @@ class Truth:
             found = self._ranges[keys] = [id for id in self._ids if keys.has(self.keys[id])]
         return found
 
+    def lost(self, keys: Keys, place: int, id: int) -> bool:
+        """Return whether a restore has lost an event of a range.
+
+        Args:
+            keys: the range.
+            place: id up to which events count.
+            id: that was issued later; restores behind it do not count.
+        """
+        ids = self._of_range(keys)
+        return any(self.history.lost_before(each, id) for each in ids[: bisect.bisect_right(ids, place)])
+
     def between(self, keys: Keys, after: int, id: int, *, inclusive: bool = False) -> list[int]:
         """Return the ids of a range between two places, those that were lost before the second one left out.
 

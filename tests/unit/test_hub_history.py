@@ -602,3 +602,24 @@ def test_at_the_birth_of_a_topic_there_may_be_no_values() -> None:
     history = undone()
     history.steps.insert(11, viewed(3, {}))
     assert judge(history) == {}
+
+
+def promised(*, lost_key: str, comes_back: bool = False) -> History:
+    """A watcher of ``a`` was promised version 3 when a restore lost events 2 and 3, of which one has another key."""
+    history = History(readers={"r": A_ONLY}, watchers={"r"}, complete={"r"}, newest=100)
+    lost = (stored(2, key=lost_key), stored(3, key="z"))
+    history.restores = [Restored(1, 100, (), lost)]
+    history.store = [stored(1, key="a"), Event(100, 1, 100, 9000, "c100", "a")]
+    again = [got(2, 1, key="a")] if lost_key == "a" else []
+    came = [opened(3)] if comes_back else []
+    history.steps = [
+        *(opened(), got(1, key="a"), *again, progressed(3), *came),
+        *(got(100, 1, key="a"), Progressed(100.0, "r", 100, "f.100.8")),
+    ]
+    return history
+
+
+def test_a_promise_of_a_lost_future_without_a_lost_event_of_the_range_is_kept() -> None:
+    assert judge(promised(lost_key="z")) == {}
+    assert "gap-free" in judge(promised(lost_key="a"))
+    assert "gap-free" in judge(promised(lost_key="z", comes_back=True)), "its cursor is one of a lost future"
