@@ -48,6 +48,9 @@ DENSE: Final = 50_000
 
 _EVENT: Final = ", ".join(f"e.{name}" for name in EVENT_COLUMNS.split(", "))
 
+_SNAPSHOT_JOIN: Final = "cross join event e on e.id = s.m"
+"""Join of the newest events of keys with their rows, one key after the other."""
+
 _SIZE: Final = 9
 _VERSION: Final = 2
 """Places in a row with ``EVENT_COLUMNS``."""
@@ -375,13 +378,16 @@ class RowReader:
             topic = self._topic(number)
             if topic is None:
                 return None
-            rows = fetch(
-                f"select {_EVENT} from (select key as k, max(id) as m from event where t = ? and key is not null"
-                f" and id <= ?{where} group by key order by key limit ?) s join event e on e.id = s.m order by s.k",
-                (number, version, *values, limit + 1),
-            )
-            scan = RowScan(rows, limit, size, None, _SIZE)
+            newest = f"(select key as k, max(id) as m from event where t = ? and key is not null and id <= ?{where}"
+            text = f"select {_EVENT} from {newest} group by key order by key limit ?) s {_SNAPSHOT_JOIN}"
+            named = (number, version, *values, limit + 1)
+            scan = RowScan(fetch(text, named), limit, size, None, _SIZE)
             events = list(chain.from_iterable(scan))
+            found = [event[6] for event in events]
+            if found != sorted(found):
+                # SQLite does not promise the order of the inner query, but to sort rows with their contents costs more.
+                scan = RowScan(fetch(f"{text} order by s.k", named), limit, size, None, _SIZE)
+                events = list(chain.from_iterable(scan))
         next_key = events[-1][6] if scan.cut else None
         return topic, [event for event in events if event[7] == 0], next_key
 

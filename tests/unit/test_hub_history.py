@@ -610,12 +610,13 @@ def promised(*, lost_key: str, comes_back: bool = False) -> History:
     lost = (stored(2, key=lost_key), stored(3, key="z"))
     history.restores = [Restored(1, 100, (), lost)]
     history.store = [stored(1, key="a"), Event(100, 1, 100, 9000, "c100", "a")]
-    again = [got(2, 1, key="a")] if lost_key == "a" else []
-    came = [opened(3)] if comes_back else []
-    history.steps = [
-        *(opened(), got(1, key="a"), *again, progressed(3), *came),
-        *(got(100, 1, key="a"), Progressed(100.0, "r", 100, "f.100.8")),
-    ]
+    history.steps = [opened(), got(1, key="a")]
+    if lost_key == "a":
+        history.steps.append(got(2, 1, key="a"))
+    history.steps.append(progressed(3))
+    if comes_back:
+        history.steps.append(opened(3))
+    history.steps += [got(100, 1, key="a"), Progressed(100.0, "r", 100, "f.100.8")]
     return history
 
 

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from griphub.store import sqlite_reader
 from griphub.store.cursor import EPOCH_SKIP, Cursor, is_known
 from griphub.store.errors import StoreBroken, StoreFull, StoreInUse, StoreProblem
+from griphub.store.event import Draft
+from griphub.store.interface import KeyRange
 from griphub.store.publication import Idempotency, Publication, Published, Refused
 from griphub.store.sqlite_reader import SqliteReader
 from griphub.store.sqlite_writer import SqliteWriter
@@ -85,6 +88,29 @@ class TestFiles:
     def test_the_folder_must_exist(self, tmp_path: pathlib.Path) -> None:
         with pytest.raises(StoreProblem, match="cannot make"):
             SqliteWriter(tmp_path / "missing" / "hub.db")
+
+
+class TestSnapshots:
+    def test_rows_that_the_engine_gives_in_another_order_are_sorted(
+        self, stores: SqliteStores, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        topic = made(stores.writer, "t")
+        stores.writer.append([Publication("t", tuple(Draft(b"1", key=key) for key in "cabd"))])
+        scans: list[sqlite_reader.RowScan] = []
+
+        class Backwards(sqlite_reader.RowScan):
+            """Gives the rows of the first statement backwards."""
+
+            def __iter__(self) -> Iterator[list[Any]]:
+                scans.append(self)
+                for piece in super().__iter__():
+                    yield piece[::-1] if len(scans) == 1 else piece
+
+        monkeypatch.setattr(sqlite_reader, "RowScan", Backwards)
+        page = stores.reader.snapshot(topic.number, KeyRange(), 9, None, 3, 10_000)
+        assert page is not None
+        assert [event.key for event in page.events] == ["a", "b", "c"]
+        assert (page.next_key, len(scans)) == ("c", 2)
 
 
 class TestEpochs:
