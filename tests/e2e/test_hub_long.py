@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import pathlib
 import re
@@ -142,5 +143,44 @@ def test_a_long_history_reaches_a_web_socket_without_a_wait(site: HubSite, figur
             figure(f"hub history over a WebSocket: {count * size / 1e6:.0f} MB, longest pause {longest * 1000:.0f} ms")
             grown = growth(before, sizes(site))
             assert {name: size for name, size in grown.items() if size > GROWTH} == {}
+
+    asyncio.run(run())
+
+
+def test_watchers_that_do_not_read_cost_no_memory_and_hold_up_no_publisher(site: HubSite) -> None:
+    """Each gets everything when it reads again, in order."""
+
+    async def run() -> None:
+        timeout = aiohttp.ClientTimeout(total=PATIENCE)
+        async with (
+            aiohttp.ClientSession(read_bufsize=2**16, timeout=timeout) as session,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            url = f"{site.url}/topics/unread"
+            async with session.put(url, json={"progress": 1}) as response:
+                assert response.status == 201
+            watching = f"{url}/watch?version=0"
+            watchers = [await stack.enter_async_context(session.get(watching, headers=LINES)) for _ in range(20)]
+            for watcher in watchers:
+                assert json.loads(await watcher.content.readline())["type"] == "progress"
+            before: dict[str, tuple[int, int]] = {}
+            for number in range(200):
+                if number == 1:
+                    # By now all processes are there, also the one that reads large requests.
+                    forget_peaks(site)
+                    before = sizes(site)
+                events = [{"data": f"{number:03}.{place}".ljust(20_000, "x")} for place in range(5)]
+                async with session.post(f"{url}/events", json={"events": events}) as response:
+                    assert response.status == 201
+            grown = growth(before, sizes(site))
+            # 20 MB for each of 20 clients were published. A worker keeps a megabyte for each.
+            assert {name: size for name, size in grown.items() if size > GROWTH + 20_000_000} == {}
+            for watcher in watchers:
+                wanted = [f"{number:03}.{place}" for number in range(200) for place in range(5)]
+                while wanted:
+                    line = json.loads(await watcher.content.readline())
+                    assert line["type"] in ("event", "progress")
+                    if line["type"] == "event":
+                        assert line["data"].rstrip("x") == wanted.pop(0)
 
     asyncio.run(run())

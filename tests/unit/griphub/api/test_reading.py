@@ -246,6 +246,12 @@ def test_scenario_13_and_15_times_are_strict_and_ids_are_texts() -> None:
             assert [each["id"] for each in page.json["events"]] == [each["id"] for each in events[place + 1 :]]
             assert isinstance(event["id"], str)
             assert isinstance(event["prev_id"], str)
+        # A second has many events: only an ETag can say that nothing is new.
+        now = {"If-Modified-Since": "Fri, 31 Dec 2100 23:59:59 GMT"}
+        page = await hub.request("GET", "/topics/t/events?limit=5", headers=now)
+        assert (page.status, "last-modified" in page.headers) == (200, False)
+        again = await hub.request("GET", "/topics/t/events?limit=5", headers={"If-None-Match": page.headers["etag"]})
+        assert again.status == 304
         until = await hub.request("GET", f"/topics/t/events?until={times[3]}")
         assert [event["id"] for event in until.json["events"]] == [event["id"] for event in events[:4]]
         none = await hub.request("GET", "/topics/t/events?until=2020-01-01T00:00:00Z")

@@ -385,3 +385,28 @@ def test_the_last_place_of_a_deleted_topic_is_none_of_the_next_one() -> None:
         assert [line["type"] for line in on.lines] == ["progress"]
 
     run(case)
+
+
+def test_scenario_4_a_watch_from_a_deletion_on_sees_it_until_it_is_compacted_away() -> None:
+    async def case(hub: MemoryHub) -> None:
+        await hub.make("t", retention={"events": 100, "compact": True})
+        await hub.publish("t", 1, key="a")
+        (before,) = await hub.publish("t", 1, key="b")
+        assert (await hub.request("DELETE", "/topics/t/keys/a")).status == 201
+        (after,) = await hub.publish("t", 2, key="b")
+        deletion = f"{before.partition('.')[0]}.3"
+        events = (await hub.request("GET", f"/topics/t/watch?version={before}")).lines
+        assert [(line.get("key"), line.get("op")) for line in events[:2]] == [("a", "delete"), ("b", "put")]
+        assert events[0]["cursor"] == deletion
+        # The floor rises to the deletion, which goes.
+        await hub.request("PATCH", "/topics/t", {"retention": {"events": 1, "compact": True}})
+        await hub.wait_for_count("t", 2)
+        assert (await hub.request("GET", "/topics/t")).json["floor_cursor"] == deletion
+        lines = (await hub.request("GET", f"/topics/t/watch?version={deletion}")).lines
+        assert [(line["type"], line.get("cursor")) for line in lines[:1]] == [("event", after)]
+        lines = (await hub.request("GET", f"/topics/t/watch?version={before}")).lines
+        assert [line["type"] for line in lines] == ["resync"], "the deletion is not retained, and it is told"
+        snapshot = (await hub.request("GET", f"/topics/t/snapshot?version={deletion}")).lines
+        assert [line["key"] for line in snapshot[1:-1]] == ["b"]
+
+    run(case)

@@ -56,3 +56,12 @@ def test_the_limit_is_one_of_a_block_not_of_the_stream() -> None:
     assert len(parser.feed(b"data: xxxxxxxxxx\n\n: comment\n" * 3)) == 3
     for _ in range(10):
         assert parser.feed(b": a comment of some length\n") == []
+
+
+def test_a_block_that_is_torn_anywhere_has_no_effect() -> None:
+    """Also within a character: a block counts at its blank line."""
+    whole = "id: e.1\ndata: caf\u00e9 \U0001f600\n\n".encode()
+    for cut in range(len(whole)):
+        assert list(EventStreamParser().feed(whole[:cut])) == []
+    [block] = EventStreamParser().feed(whole)
+    assert "caf\u00e9 \U0001f600" in str(block)

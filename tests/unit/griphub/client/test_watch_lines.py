@@ -128,3 +128,16 @@ def test_a_line_is_bounded() -> None:
 def test_an_event_without_key() -> None:
     document = {name: value for name, value in EVENT.items() if name not in ("key", "op")}
     assert checked_event(document).key is None
+
+
+def test_a_line_that_is_torn_anywhere_has_no_effect_and_comes_again() -> None:
+    """Also within a character: the next stream gives the whole event, once."""
+    event = {**EVENT, "data": "caf\u00e9 \U0001f600"}
+    whole = json.dumps(event, ensure_ascii=False).encode() + b"\n"
+    for cut in range(len(whole)):
+        assert lines(whole[:cut]) == []
+        torn, again = WatchLines(), WatchLines()
+        found = [*torn.feed(whole[:cut]), *again.feed(whole)]
+        [line] = found
+        assert isinstance(line, EventLine)
+        assert line.event.data == "caf\u00e9 \U0001f600"
