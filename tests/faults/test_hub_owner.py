@@ -32,6 +32,9 @@ QUIET: Final = 6.0
 HOSTILE: Final = 14.0
 """Seconds of the two phases."""
 
+ALWAYS: Final = 1.5
+"""Seconds that the 99th percentile may always be: the attacks take both cores. A slow machine was seen at 0.38."""
+
 SETTLE: Final = 10.0
 """Seconds in which the last events must have arrived."""
 
@@ -140,7 +143,7 @@ async def measure(
     late = percentile(delays_between(read_delays(folder / "witness"), hostile))
     stored = tuple(percentile(owners.stored(phase)) for phase in (quiet, hostile))
     arrived = tuple(percentile(owners.arrived(phase)) for phase in (quiet, hostile))
-    allowed = (limit(stored[0], late, foreign), limit(arrived[0], late, foreign))
+    allowed = (limit(stored[0], late, foreign, ALWAYS), limit(arrived[0], late, foreign, ALWAYS))
     attacks = {entry["attack"]: entry for entry in (json.loads(line) for line in lines if line.startswith('{"attack"'))}
     text = (
         f"hostile owner: {len(owners.arrived(hostile))} events of {OWNERS} others,"

@@ -90,12 +90,13 @@ def delays_between(delays: Iterable[tuple[float, float]], phase: Phase) -> list[
     return [late for at, late in delays if phase.begun <= at < phase.ended]
 
 
-def limit(quiet: float, late: float, foreign: float = 0.0) -> float:
+def limit(quiet: float, late: float, foreign: float = 0.0, always: float = ALLOWED) -> float:
     """Return the greatest 99th percentile that a phase may have, in seconds.
 
     Args:
         quiet: the 99th percentile of the quiet phase, in seconds.
         late: the 99th percentile of the witness's lateness in the phase that is judged, in seconds.
         foreign: the share of the machine's processors that processes other than those of the run have used in it.
+        always: what it may always be, in seconds.
     """
-    return max(RATIO * quiet, ALLOWED) / (1 - min(foreign, FOREIGN_MAX)) + HOPS * late
+    return max(RATIO * quiet, always) / (1 - min(foreign, FOREIGN_MAX)) + HOPS * late
