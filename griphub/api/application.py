@@ -48,7 +48,7 @@ __all__ = ["HubApplication"]
 
 T = TypeVar("T")
 
-REQUESTS_MAX: Final = 4096
+REQUESTS_MAX: Final = 8192
 """Requests carried out at a time, apart from those that wait for a commit; further ones get 503."""
 
 

@@ -25,7 +25,7 @@ class ServerLimits:
         self,
         body: int = 14_000_000,
         bodies: int = 256_000_000,
-        connections: int = 4096,
+        connections: int = 8192,
         owner_bodies: int = 64_000_000,
         owner_requests: int = 1024,
         stall: float = 60.0,

@@ -91,12 +91,13 @@ class TargetPool(Troubled, Protocol):
     def target(self) -> Target:
         """The target."""
 
-    def acquire(self, sink: Sink, fresh: bool = False) -> None:
+    def acquire(self, sink: Sink, fresh: bool = False, changing: bool = False) -> None:
         """Call ``sink.on_connected`` with a connection, or ``sink.on_connect_failed``, now or later.
 
         Args:
             sink: The request.
             fresh: True to get a new connection, not an idle one.
+            changing: True if the request may change something at the backend.
         """
 
     def forget(self, sink: Sink) -> None:
@@ -106,7 +107,7 @@ class TargetPool(Troubled, Protocol):
         """Keep ``connection``, which is idle, for another request."""
 
     def discard(self, connection: BackendConnection) -> None:
-        """Remove ``connection``, which is closing, from the pool."""
+        """Remove ``connection``, which is closing or handed over, from the pool; it may be called again."""
 
 
 class BackendConnection(asyncio.Protocol):
@@ -200,6 +201,7 @@ class BackendConnection(asyncio.Protocol):
         transport, self._transport = self._transport, None
         self.sink = self._whole = None
         assert transport is not None
+        self._pool.discard(self)
         rest = self._parser.rest
         self._parser.close()
         return transport, rest

@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
+from gripproxy.backend.connect_queue import ConnectQueue
 from gripproxy.backend.connection import BackendConnection, Sink, TargetPool
 from gripproxy.backend.descriptor_shortage import DescriptorShortage
 from gripproxy.backend.outages import (
@@ -41,6 +42,12 @@ AWAY_PAUSE: Final = 0.05
 
 AWAY_RATE: Final = 2000
 """Connects per second to such a target, of all requests that wait for it."""
+
+QUEUE_PAUSE: Final = 0.005
+"""Seconds between two looks at the requests that wait for a connection to a local target."""
+
+FULL_PAUSE: Final = 0.02
+"""Seconds until a connect is tried again that has found the queue of the listening socket full."""
 
 
 class Blocked(BackendError, OSError):
@@ -85,10 +92,13 @@ class HostPool:
         "_away_since",
         "_connecting",
         "_idle",
+        "_open_ones",
         "_others",
         "_owner",
+        "_queue",
         "_server_name",
         "_starved",
+        "_ticking",
         "_tls",
         "outage",
         "target",
@@ -109,13 +119,19 @@ class HostPool:
         """Time of the first of the latest refusals, in seconds of the loop's clock; 0 after a connection."""
         self.outage: Outage | None = None
         """Counter of the target's failures, if there were any (``gripproxy.backend.outages.Troubled``)."""
+        most = max(1, target.connections_max // owner.workers) if target.connections_max else 0
+        self._queue = ConnectQueue(most, owner.connect_timeout) if target.kind == "unix" else None
+        self._open_ones: set[BackendConnection] = set()
+        """Connections that the queue counts."""
+        self._ticking = False
 
-    def acquire(self, sink: Sink, fresh: bool = False) -> None:
+    def acquire(self, sink: Sink, fresh: bool = False, changing: bool = False) -> None:
         """Call ``sink.on_connected``: now with an idle connection, later with a new one.
 
         Args:
             sink: The request.
             fresh: Only a new connection will do.
+            changing: It may change something at the backend: among those that wait it does not wait for all others.
         """
         if not fresh and self._idle:
             # The one used last, so that the others reach their idle time.
@@ -123,15 +139,53 @@ class HostPool:
             connection.sink = sink
             sink.on_connected(connection)
             return
+        queue = self._queue
+        if queue is not None:
+            now = self._owner.loop.time()
+            if queue or not queue.open(now):
+                queue.add(sink, now, fresh=fresh, changing=changing)
+                self._tick_later()
+                return
+        self._begin(sink, fresh)
+
+    def _begin(self, sink: Sink, fresh: bool) -> None:
+        """Begin to open a connection."""
         name = f"connect {self.target}"
         self._connecting[sink] = self._owner.loop.create_task(self._connect(sink, fresh), name=name)
         self._owner.connecting += 1
 
     def forget(self, sink: Sink) -> None:
         """Stop opening a connection for ``sink``, which is not called any more."""
+        if self._queue is not None and self._queue.forget(sink):
+            return
         task = self._over(sink)
         if task is not None:
+            self._one_less()
             task.cancel()
+
+    def _one_less(self) -> None:
+        """Count one connection less."""
+        if self._queue is not None:
+            self._queue.closed()
+
+    def _tick_later(self) -> None:
+        if not self._ticking:
+            self._ticking = True
+            self._owner.loop.call_later(QUEUE_PAUSE, self._tick)
+
+    def _tick(self) -> None:
+        """Open connections for requests that wait, and end those that have waited too long."""
+        self._ticking = False
+        queue, now = self._queue, self._owner.loop.time()
+        assert queue is not None
+        for sink in queue.expired(now):
+            sink.on_connect_failed(TimeoutError(f"no connection within {self._owner.connect_timeout:g} s"))
+        while queue and queue.open(now):
+            waiting = queue.take(reused=False)
+            assert waiting is not None
+            self._begin(*waiting)
+        if queue:
+            self._tick_later()
 
     def _over(self, sink: Sink) -> asyncio.Task[None] | None:
         """Forget that a connection is being opened for the sink; return the task."""
@@ -144,10 +198,18 @@ class HostPool:
     @property
     def used(self) -> bool:
         """True while a connection is idle or being opened."""
-        return bool(self._idle or self._connecting)
+        return bool(self._idle or self._connecting or self._queue)
 
     def put(self, connection: BackendConnection) -> None:
-        """Keep ``connection``, which is idle; while descriptors are short, give it to a waiting sink or close it."""
+        """Give ``connection``, which is idle, to a sink that waits, or keep it; if descriptors are short, close it."""
+        queue = self._queue
+        if queue:
+            queue.released()
+            waiting = queue.take(reused=True)
+            if waiting is not None:
+                connection.sink = waiting[0]
+                waiting[0].on_connected(connection)
+                return
         if self._others:
             sink = next((sink for sink, fresh in self._starved.items() if not fresh), None)
             if sink is None:
@@ -174,8 +236,11 @@ class HostPool:
         return True
 
     def discard(self, connection: BackendConnection) -> None:
-        """Forget ``connection``, which is closing."""
+        """Forget ``connection``, which is closing, or is handed over."""
         self._idle.pop(connection, None)
+        if connection in self._open_ones:
+            self._open_ones.remove(connection)
+            self._one_less()
 
     def sweep(self, before: float) -> None:
         """Close connections that have been idle since ``before``, in seconds of the loop's clock."""
@@ -198,14 +263,18 @@ class HostPool:
         except TimeoutError:
             starved = sink in self._starved
             self._over(sink)
+            self._one_less()
             why = f"no {'descriptor' if starved else 'connection'} within {timeout:g} s"
             sink.on_connect_failed(OSError(errno.EMFILE, why) if starved else TimeoutError(why))
             return
         except (OSError, ssl.SSLError, ssl.CertificateError, UnicodeError) as error:
             self._over(sink)
+            self._one_less()
             sink.on_connect_failed(error)
             return
         self._over(sink)
+        if self._queue is not None:
+            self._open_ones.add(connection)
         connection.sink = sink
         sink.on_connected(connection)
 
@@ -227,6 +296,9 @@ class HostPool:
                     raise
                 # The more requests wait, the more seldom each of them tries.
                 await asyncio.sleep(min(left, max(AWAY_PAUSE, len(self._connecting) / AWAY_RATE)))
+            except BlockingIOError:
+                # A Unix socket whose queue is full; TCP would try again by itself.
+                await asyncio.sleep(FULL_PAUSE)
             else:
                 self._away_since = 0.0
                 return connection
@@ -282,6 +354,7 @@ class BackendPool:
         tls: Makes the TLS context of a target.
         policy: Resolved addresses that untrusted targets may have.
         shortage: Queue of connects that wait for descriptors.
+        workers: Number of workers, which share ``Target.connections_max``.
     """
 
     def __init__(
@@ -292,9 +365,11 @@ class BackendPool:
         tls: Callable[[Target], ssl.SSLContext],
         policy: AccessPolicy,
         shortage: DescriptorShortage,
+        workers: int = 1,
     ) -> None:
         self.loop = loop
         self.shortage = shortage
+        self.workers = workers
         self.connecting = 0
         """Connections that are being opened, or wait for a descriptor."""
         self.connect_timeout = connect_timeout

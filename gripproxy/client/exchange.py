@@ -45,6 +45,9 @@ UPLOAD_WAIT_MAX: Final = 128 * 1024
 
 NEVER: Final = float("inf")
 
+SAFE: Final = frozenset((b"GET", b"HEAD", b"OPTIONS"))
+"""Methods that change nothing at the backend (RFC 9110 §9.2.1)."""
+
 _ERROR: Final = "Error while proxying to origin."
 _UNAVAILABLE: Final = "Service unavailable."
 
@@ -153,7 +156,7 @@ class Exchange(UpstreamRequest):
             return
         server_name = host_name(forwarder.host(request.host)).decode("latin-1") if target.ssl else ""
         self._pool = context.pool.host(target, server_name)
-        self._pool.acquire(self, self._fresh)
+        self._pool.acquire(self, self._fresh, request.method not in SAFE)
 
     def on_connected(self, connection: BackendConnection) -> None:
         self._backend = connection

@@ -58,6 +58,9 @@ AWAY_WAIT: Final = 3.0
 HUB_AWAY_WAIT: Final = 10.0
 """Seconds for which a refused connection to the hub is tried again: its restart starts several processes."""
 
+HUB_CONNECTIONS: Final = 4000
+"""Greatest number of connections to the hub: while workers are replaced, old and new ones have so many each."""
+
 AWAY_WAIT_MAX: Final = 60.0
 """Greatest ``away_wait``, in seconds."""
 
@@ -305,6 +308,7 @@ def _target(section: _Section, path_beg: str, base: str, scope: RouteScope, note
         path=path,
         away=away is not None,
         away_wait=0.0 if away is None else (HUB_AWAY_WAIT if hub else AWAY_WAIT) if away_wait is None else away_wait,
+        connections_max=HUB_CONNECTIONS if hub else 0,
         ssl="ssl" in flags,
         untrusted="untrusted" in flags,
         trust_connect_host="trust_connect_host" in flags,

@@ -80,6 +80,8 @@ class Target:
     """A backend that is away is a 503 with ``Retry-After``, and a refused connection is tried for ``away_wait``."""
     away_wait: float = 0.0
     """Seconds for which a refused connection is tried again; 0 without ``away``."""
+    connections_max: int = 0
+    """Greatest number of connections to it, of all workers; 0 for no bound."""
 
     def __str__(self) -> str:
         """The target as errors and logs name it: ``host:port``, ``unix:path`` or ``test``."""

@@ -120,7 +120,7 @@ class Worker:
         files_max = open_files_max()
         shortage = self.shortage = DescriptorShortage(loop.call_later, clock, files_max, files_in_use)
         pool = self.pool = BackendPool(
-            loop, proxy.connect_timeout, proxy.backend_idle_timeout, target_context, config.policy(), shortage
+            loop, proxy.connect_timeout, proxy.backend_idle_timeout, target_context, config.policy(), shortage, workers
         )
         backend = BackendContext(
             loop=loop,

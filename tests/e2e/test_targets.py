@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import pathlib
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -22,6 +26,7 @@ events.test {unix},over_http
 reset.test {backend},away=503
 both.test {dead},away=503,away_wait=0 {backend}
 soon.test 127.0.0.1:%d,away=503,away_wait=20
+small.test unix:{dir}/small
 never.test unix:{dir}/none,away=503,away_wait=1
 """
 
@@ -82,6 +87,40 @@ class TestUnixSockets:
             assert client.says("hello")
             client.text("say it again")
             assert client.says("again")
+
+
+@contextlib.contextmanager
+def small_backend(path: pathlib.Path) -> Iterator[None]:
+    """Serve one connection after the other on a Unix socket whose queue takes one of them."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(1)
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection, connection.makefile("rb") as lines:
+                    while lines.readline() not in (b"\r\n", b""):
+                        pass
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsmall\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+class TestFullSockets:
+    def test_a_burst_beyond_the_queue_of_the_socket_is_answered(self, site: Site) -> None:
+        with small_backend(site.proxy.directory / "small"), ThreadPoolExecutor(50) as threads:
+            answers = list(threads.map(lambda _: site.get("/", "Host: small.test").body, range(300)))
+        assert answers == [b"small\n"] * 300
 
 
 class TestAway:

@@ -168,7 +168,8 @@ def gap_free(history: History) -> Iterator[Finding]:
                     place = step.floor
             elif isinstance(step, Paged):
                 yield from _missed(truth, name, place or 0, step.cursor, inclusive=True, promised=promised)
-                place = max(place or 0, step.cursor)
+                # A poll that was held may name the last event of its range, which is below the place it was asked with.
+                place = step.cursor if not isinstance(step, Progressed) else max(place or 0, step.cursor)
                 promised = step.cursor if isinstance(step, Progressed) else -1
             elif isinstance(step, Got):
                 yield from _missed(truth, name, place or 0, step.id, promised=promised)

@@ -624,3 +624,14 @@ def test_a_promise_of_a_lost_future_without_a_lost_event_of_the_range_is_kept() 
     assert judge(promised(lost_key="z")) == {}
     assert "gap-free" in judge(promised(lost_key="a"))
     assert "gap-free" in judge(promised(lost_key="z", comes_back=True)), "its cursor is one of a lost future"
+
+
+def test_a_poll_may_name_the_last_event_of_its_range_below_its_place() -> None:
+    history = History(readers={"r": A_ONLY}, complete={"r"}, newest=100)
+    history.restores = [Restored(1, 100, (), (stored(2, key="z"), stored(3, key="z")))]
+    history.store = [stored(1, key="a"), Event(100, 1, 100, 9000, "c100", "a")]
+    history.steps = [opened(), got(1, key="a"), Paged(3.0, "r", 3), opened(3), Paged(4.0, "r", 1), opened(1)]
+    history.steps.append(got(100, 1, key="a"))
+    assert judge(history) == {}
+    del history.steps[4:6]
+    assert "gap-free" in judge(history), "its place is one of a lost future"

@@ -505,6 +505,122 @@ class TestWithoutDescriptors:
         assert scarce.free == 1
 
 
+class Local:
+    """A pool with a Unix socket that takes connections at once, unless it is full."""
+
+    def __init__(self, most: int = 0, timeout: float = 10) -> None:
+        self.full = 0
+        """Connects that find the queue of the socket full."""
+        loop = asyncio.get_running_loop()
+        self.loop = loop
+        self.opened: list[Transport] = []
+        shortage = DescriptorShortage(loop.call_later, loop.time, 1000, lambda: 0)
+        shortage.watch(False)
+
+        def context(target: Target) -> ssl.SSLContext:
+            raise AssertionError
+
+        pool = BackendPool(cast(Any, self), timeout, 15, context, AccessPolicy((), ()), shortage, workers=2)
+        self.host = cast(HostPool, pool.host(Target("unix", path="/run/x", connections_max=most), ""))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loop, name)
+
+    async def create_unix_connection(
+        self, factory: Callable[[], BackendConnection], path: str, ssl: object, server_hostname: str | None
+    ) -> tuple[Transport, BackendConnection]:
+        if self.full:
+            self.full -= 1
+            raise BlockingIOError(errno.EAGAIN, "full")
+        protocol = factory()
+        transport = Transport(protocol)
+        protocol.connection_made(cast(asyncio.BaseTransport, transport))
+        self.opened.append(transport)
+        return transport, protocol
+
+    def ask(self, **options: bool) -> User:
+        user = User()
+        self.host.acquire(user, **options)
+        return user
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.001)
+
+
+class TestLocalTargets:
+    async def test_a_burst_opens_some_connections_and_uses_them_again(self) -> None:
+        local = Local()
+        users = [local.ask() for _ in range(300)]
+        left = set(users)
+        while left:
+            await local.until(lambda: any(user.log for user in left))
+            for user in [user for user in left if user.log]:
+                left.remove(user)
+                assert user.take() == ["connected"]
+                exchange(user, transport_of(user))
+        assert len(local.opened) < 100
+
+    async def test_one_that_keeps_its_connections_gets_more(self) -> None:
+        local = Local()
+        users = [local.ask() for _ in range(300)]
+        await local.until(lambda: all(user.log for user in users))
+        assert len(local.opened) == 300
+
+    async def test_up_to_the_share_of_the_worker(self) -> None:
+        local = Local(most=20)
+        users = [local.ask() for _ in range(12)]
+        await local.until(lambda: len(local.opened) == 10)
+        exchange(users[0], transport_of(users[0]))
+        assert [user.log for user in users[10:]] == [["connected"], []]
+        transport_of(users[1]).lose()
+        await local.until(lambda: users[11].log)
+        assert len(local.opened) == 11
+
+    async def test_a_publisher_does_not_wait_for_all_readers(self) -> None:
+        local = Local(most=2)
+        first, *readers = [local.ask() for _ in range(5)]
+        await local.until(lambda: first.log)
+        publisher = local.ask(changing=True)
+        exchange(first, transport_of(first))
+        assert publisher.log == ["connected"]
+        for user in readers:
+            local.host.forget(user)
+
+    async def test_a_full_socket_is_tried_again(self) -> None:
+        local = Local()
+        local.full = 3
+        user = local.ask()
+        await local.until(lambda: user.log)
+        assert user.log == ["connected"]
+
+    async def test_a_request_that_waits_gives_up_in_time(self) -> None:
+        local = Local(most=2, timeout=0.05)
+        users = [local.ask() for _ in range(2)]
+        await local.until(lambda: all(user.log for user in users))
+        assert users[0].log == ["connected"]
+        assert str(users[1].log[0]) == "no connection within 0.05 s"
+
+    async def test_one_that_leaves_gets_none(self) -> None:
+        local = Local(most=2)
+        first, second, third = [local.ask() for _ in range(3)]
+        await local.until(lambda: first.log)
+        local.host.forget(second)
+        exchange(first, transport_of(first))
+        assert (second.log, third.log) == ([], ["connected"])
+
+    async def test_a_connection_that_is_handed_over_is_none_of_the_target_any_more(self) -> None:
+        local = Local(most=2)
+        first = local.ask()
+        await local.until(lambda: first.log)
+        second = local.ask()
+        assert first.connection is not None
+        first.connection.detach()
+        await local.until(lambda: second.log)
+        assert second.log == ["connected"]
+
+
 class TestPolicy:
     def test_untrusted_targets_may_not_have_every_address(self) -> None:
         place = Place(deny=("127.0.0.0/8", "10.0.0.0/8"))

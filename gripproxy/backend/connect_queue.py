@@ -1,0 +1,155 @@
+"""Queue of requests that wait for a connection to a backend on this machine.
+
+A backend on a Unix socket takes connections as fast as they are opened, and more of them than it can serve: a burst of
+requests would open one each, and fill its queues. So only some are opened at once; then a request that waits gets the
+next connection that is released, or a new one in its turn. While the backend is fast, few are added, since more of them
+make its turns longer and nothing faster; while it keeps them, many. Requests that change something take turns with
+those that read, so that a publisher does not wait behind a thousand readers.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gripproxy.backend.connection import Sink
+
+__all__ = ["BURST", "FAST_RATE", "RATE", "WINDOW", "ConnectQueue"]
+
+BURST: Final = 32
+"""Connections opened without a pause."""
+
+RATE: Final = 1000.0
+"""Connections opened a second after these."""
+
+FAST_RATE: Final = 50.0
+"""Connections opened a second while the backend is fast."""
+
+HOLD: Final = 0.05
+"""Seconds for which a fast backend has a connection, on average."""
+
+WINDOW: Final = 0.025
+"""Seconds over which that is measured."""
+
+
+class ConnectQueue:
+    """Requests that wait for a connection to one target.
+
+    Args:
+        most: greatest number of connections; 0 for no bound.
+        timeout: seconds that a request may wait.
+    """
+
+    __slots__ = (
+        "_allowed",
+        "_at",
+        "_begun",
+        "_changing",
+        "_last_changing",
+        "_most",
+        "_rate",
+        "_reading",
+        "_released",
+        "_timeout",
+        "connections",
+    )
+
+    def __init__(self, most: int, timeout: float) -> None:
+        self._most = most
+        self._timeout = timeout
+        self._allowed = float(BURST)
+        """Connections that may be opened now."""
+        self._at = float("-inf")
+        """Time of that number, in seconds."""
+        self._rate = FAST_RATE
+        self._begun = 0.0
+        """Begin of the window, in seconds."""
+        self._released = 0
+        """Connections released in the window."""
+        self._changing: dict[Sink, tuple[float, bool]] = {}
+        self._reading: dict[Sink, tuple[float, bool]] = {}
+        """Requests in the order of their arrival: when each gives up, in seconds, and whether it needs a new one."""
+        self._last_changing = False
+        self.connections = 0
+        """Connections that exist or are being opened."""
+
+    def __len__(self) -> int:
+        return len(self._changing) + len(self._reading)
+
+    def open(self, now: float) -> bool:
+        """Count one more connection, if one may be opened.
+
+        Args:
+            now: time, in seconds.
+        """
+        if now - self._begun >= WINDOW:
+            # Little's law: the mean time is the number of connections by those released a second.
+            if len(self):
+                fast = self._released * HOLD >= self.connections * (now - self._begun)
+                self._rate = FAST_RATE if fast else RATE
+            self._begun, self._released = now, 0
+        if self._most and self.connections >= self._most:
+            return False
+        allowed = min(BURST, self._allowed + (now - self._at) * self._rate)
+        self._at = now
+        if allowed < 1:
+            self._allowed = allowed
+            return False
+        self._allowed = allowed - 1
+        self.connections += 1
+        return True
+
+    def closed(self) -> None:
+        """Count a connection no more."""
+        self.connections -= 1
+
+    def released(self) -> None:
+        """Count a connection whose request is over."""
+        self._released += 1
+
+    def add(self, sink: Sink, now: float, *, fresh: bool, changing: bool) -> None:
+        """Put a request at the end.
+
+        Args:
+            sink: the request.
+            now: time, in seconds.
+            fresh: whether only a new connection will do.
+            changing: whether it may change something at the backend.
+        """
+        if not len(self):
+            self._begun, self._released, self._rate = now, 0, FAST_RATE
+        (self._changing if changing else self._reading)[sink] = (now + self._timeout, fresh)
+
+    def forget(self, sink: Sink) -> bool:
+        """Remove a request; return whether it waited."""
+        waits = self._changing.pop(sink, None) or self._reading.pop(sink, None)
+        return waits is not None
+
+    def take(self, *, reused: bool) -> tuple[Sink, bool] | None:
+        """Remove the request whose turn it is.
+
+        Args:
+            reused: whether it is to get a connection that was used before.
+
+        Returns:
+            The request, and whether it needs a new connection; None if no request waits for such a connection.
+        """
+        lines = (self._reading, self._changing) if self._last_changing else (self._changing, self._reading)
+        for line in lines:
+            for sink, (_, fresh) in line.items():
+                if not (reused and fresh):
+                    del line[sink]
+                    self._last_changing = line is self._changing
+                    return sink, fresh
+        return None
+
+    def expired(self, now: float) -> list[Sink]:
+        """Remove and return the requests that have waited too long; ``now`` in seconds."""
+        found = []
+        for line in (self._changing, self._reading):
+            while line:
+                sink, (end, _) = next(iter(line.items()))
+                if end > now:
+                    break
+                del line[sink]
+                found.append(sink)
+        return found
