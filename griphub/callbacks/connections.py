@@ -45,8 +45,8 @@ class PlacePool:
         _, address, port, secure = self._place
         return Target("host", address, port, ssl=secure)
 
-    def acquire(self, sink: Sink, fresh: bool = False, changing: bool = False) -> None:
-        """Call ``sink`` with a connection, a new one if ``fresh``, now or later; ``changing`` makes no difference."""
+    def acquire(self, sink: Sink, fresh: bool = False) -> None:
+        """Call ``sink`` with a connection, a new one if ``fresh``, now or later."""
         self._connections.acquire(self._place, sink, fresh=fresh)
 
     def forget(self, sink: Sink) -> None:

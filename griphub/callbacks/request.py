@@ -117,6 +117,11 @@ class CallbackRequest:
         "_url",
     )
 
+    @property
+    def changing(self) -> bool:
+        """True if the request may change something at the backend; see ``Sink``."""
+        return True
+
     def __init__(
         self,
         means: Means,

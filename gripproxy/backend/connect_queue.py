@@ -1,10 +1,10 @@
 """Queue of requests that wait for a connection to a backend on this machine.
 
 A backend on a Unix socket takes connections as fast as they are opened, and more of them than it can serve: a burst of
-requests would open one each, and fill its queues. So only some are opened at once; then a request that waits gets the
-next connection that is released, or a new one in its turn. While the backend is fast, few are added, since more of them
-make its turns longer and nothing faster; while it keeps them, many. Requests that change something take turns with
-those that read, so that a publisher does not wait behind a thousand readers.
+requests would open one each, and fill its queues. Here the first requests of a burst open connections, and further ones
+wait, each for a connection that is released, or for its turn to open one. While the backend is fast, few are added,
+since more of them make its turns longer and nothing faster; while it keeps them, many. Requests that change something
+take turns with those that read, so that a publisher does not wait behind a thousand readers.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class ConnectQueue:
         return None
 
     def expired(self, now: float) -> list[Sink]:
-        """Remove and return the requests that have waited too long; ``now`` in seconds."""
+        """Return the requests that have waited too long, which wait no more; ``now`` in seconds."""
         found = []
         for line in (self._changing, self._reading):
             while line:

@@ -25,6 +25,10 @@ class Sink(Protocol):
     replace any call after ``on_connected`` and is the last one. A sink may abort the connection in any call.
     """
 
+    @property
+    def changing(self) -> bool:
+        """True if the request may change something at the backend: such ones do not wait behind all others."""
+
     def on_connected(self, connection: BackendConnection) -> None:
         """Send the request on ``connection``."""
 
@@ -91,13 +95,12 @@ class TargetPool(Troubled, Protocol):
     def target(self) -> Target:
         """The target."""
 
-    def acquire(self, sink: Sink, fresh: bool = False, changing: bool = False) -> None:
+    def acquire(self, sink: Sink, fresh: bool = False) -> None:
         """Call ``sink.on_connected`` with a connection, or ``sink.on_connect_failed``, now or later.
 
         Args:
             sink: The request.
             fresh: True to get a new connection, not an idle one.
-            changing: True if the request may change something at the backend.
         """
 
     def forget(self, sink: Sink) -> None:

@@ -43,11 +43,11 @@ AWAY_PAUSE: Final = 0.05
 AWAY_RATE: Final = 2000
 """Connects per second to such a target, of all requests that wait for it."""
 
-QUEUE_PAUSE: Final = 0.005
-"""Seconds between two looks at the requests that wait for a connection to a local target."""
-
 FULL_PAUSE: Final = 0.02
 """Seconds until a connect is tried again that has found the queue of the listening socket full."""
+
+QUEUE_PAUSE: Final = 0.005
+"""Seconds between two looks at the requests that wait for a connection to a local target."""
 
 
 class Blocked(BackendError, OSError):
@@ -92,13 +92,10 @@ class HostPool:
         "_away_since",
         "_connecting",
         "_idle",
-        "_open_ones",
         "_others",
         "_owner",
-        "_queue",
         "_server_name",
         "_starved",
-        "_ticking",
         "_tls",
         "outage",
         "target",
@@ -119,19 +116,13 @@ class HostPool:
         """Time of the first of the latest refusals, in seconds of the loop's clock; 0 after a connection."""
         self.outage: Outage | None = None
         """Counter of the target's failures, if there were any (``gripproxy.backend.outages.Troubled``)."""
-        most = max(1, target.connections_max // owner.workers) if target.connections_max else 0
-        self._queue = ConnectQueue(most, owner.connect_timeout) if target.kind == "unix" else None
-        self._open_ones: set[BackendConnection] = set()
-        """Connections that the queue counts."""
-        self._ticking = False
 
-    def acquire(self, sink: Sink, fresh: bool = False, changing: bool = False) -> None:
+    def acquire(self, sink: Sink, fresh: bool = False) -> None:
         """Call ``sink.on_connected``: now with an idle connection, later with a new one.
 
         Args:
             sink: The request.
             fresh: Only a new connection will do.
-            changing: It may change something at the backend: among those that wait it does not wait for all others.
         """
         if not fresh and self._idle:
             # The one used last, so that the others reach their idle time.
@@ -139,13 +130,6 @@ class HostPool:
             connection.sink = sink
             sink.on_connected(connection)
             return
-        queue = self._queue
-        if queue is not None:
-            now = self._owner.loop.time()
-            if queue or not queue.open(now):
-                queue.add(sink, now, fresh=fresh, changing=changing)
-                self._tick_later()
-                return
         self._begin(sink, fresh)
 
     def _begin(self, sink: Sink, fresh: bool) -> None:
@@ -154,38 +138,18 @@ class HostPool:
         self._connecting[sink] = self._owner.loop.create_task(self._connect(sink, fresh), name=name)
         self._owner.connecting += 1
 
+    def _made(self, connection: BackendConnection) -> None:
+        """Note a new ``connection``."""
+
+    def _not_made(self) -> None:
+        """Note that a connection that was being opened is none."""
+
     def forget(self, sink: Sink) -> None:
         """Stop opening a connection for ``sink``, which is not called any more."""
-        if self._queue is not None and self._queue.forget(sink):
-            return
         task = self._over(sink)
         if task is not None:
-            self._one_less()
+            self._not_made()
             task.cancel()
-
-    def _one_less(self) -> None:
-        """Count one connection less."""
-        if self._queue is not None:
-            self._queue.closed()
-
-    def _tick_later(self) -> None:
-        if not self._ticking:
-            self._ticking = True
-            self._owner.loop.call_later(QUEUE_PAUSE, self._tick)
-
-    def _tick(self) -> None:
-        """Open connections for requests that wait, and end those that have waited too long."""
-        self._ticking = False
-        queue, now = self._queue, self._owner.loop.time()
-        assert queue is not None
-        for sink in queue.expired(now):
-            sink.on_connect_failed(TimeoutError(f"no connection within {self._owner.connect_timeout:g} s"))
-        while queue and queue.open(now):
-            waiting = queue.take(reused=False)
-            assert waiting is not None
-            self._begin(*waiting)
-        if queue:
-            self._tick_later()
 
     def _over(self, sink: Sink) -> asyncio.Task[None] | None:
         """Forget that a connection is being opened for the sink; return the task."""
@@ -198,18 +162,10 @@ class HostPool:
     @property
     def used(self) -> bool:
         """True while a connection is idle or being opened."""
-        return bool(self._idle or self._connecting or self._queue)
+        return bool(self._idle or self._connecting)
 
     def put(self, connection: BackendConnection) -> None:
-        """Give ``connection``, which is idle, to a sink that waits, or keep it; if descriptors are short, close it."""
-        queue = self._queue
-        if queue:
-            queue.released()
-            waiting = queue.take(reused=True)
-            if waiting is not None:
-                connection.sink = waiting[0]
-                waiting[0].on_connected(connection)
-                return
+        """Keep ``connection``, which is idle; while descriptors are short, give it to a waiting sink or close it."""
         if self._others:
             sink = next((sink for sink, fresh in self._starved.items() if not fresh), None)
             if sink is None:
@@ -236,11 +192,8 @@ class HostPool:
         return True
 
     def discard(self, connection: BackendConnection) -> None:
-        """Forget ``connection``, which is closing, or is handed over."""
+        """Forget ``connection``, which is closing."""
         self._idle.pop(connection, None)
-        if connection in self._open_ones:
-            self._open_ones.remove(connection)
-            self._one_less()
 
     def sweep(self, before: float) -> None:
         """Close connections that have been idle since ``before``, in seconds of the loop's clock."""
@@ -263,18 +216,17 @@ class HostPool:
         except TimeoutError:
             starved = sink in self._starved
             self._over(sink)
-            self._one_less()
+            self._not_made()
             why = f"no {'descriptor' if starved else 'connection'} within {timeout:g} s"
             sink.on_connect_failed(OSError(errno.EMFILE, why) if starved else TimeoutError(why))
             return
         except (OSError, ssl.SSLError, ssl.CertificateError, UnicodeError) as error:
             self._over(sink)
-            self._one_less()
+            self._not_made()
             sink.on_connect_failed(error)
             return
         self._over(sink)
-        if self._queue is not None:
-            self._open_ones.add(connection)
+        self._made(connection)
         connection.sink = sink
         sink.on_connected(connection)
 
@@ -344,6 +296,98 @@ class HostPool:
         return connection
 
 
+class LocalPool(HostPool):
+    """Connections to one Unix socket; requests beyond its pace wait for one.
+
+    Args:
+        owner: The pool of all targets.
+        target: The target.
+        tls: Configuration of TLS; None for plain connections.
+        server_name: Name that the certificate is checked against.
+    """
+
+    __slots__ = ("_counted", "_queue", "_ticking")
+
+    def __init__(self, owner: BackendPool, target: Target, tls: ssl.SSLContext | None, server_name: str) -> None:
+        super().__init__(owner, target, tls, server_name)
+        most = max(1, target.connections_max // owner.workers) if target.connections_max else 0
+        self._queue = ConnectQueue(most, owner.connect_timeout)
+        self._counted: set[BackendConnection] = set()
+        """Connections that the queue counts."""
+        self._ticking = False
+
+    def acquire(self, sink: Sink, fresh: bool = False) -> None:
+        """Call ``sink.on_connected``: now with an idle connection, later with one that was released, or a new one.
+
+        Args:
+            sink: The request.
+            fresh: Only a new connection will do.
+        """
+        queue = self._queue
+        if self._idle and not fresh:
+            super().acquire(sink)
+            return
+        now = self._owner.loop.time()
+        if not queue and queue.open(now):
+            self._begin(sink, fresh)
+            return
+        queue.add(sink, now, fresh=fresh, changing=sink.changing)
+        self._tick_later()
+
+    def forget(self, sink: Sink) -> None:
+        """Stop waiting, or opening a connection, for ``sink``, which is not called any more."""
+        if not self._queue.forget(sink):
+            super().forget(sink)
+
+    @property
+    def used(self) -> bool:
+        """True while a connection is idle, waited for, or being opened."""
+        return super().used or bool(self._queue)
+
+    def put(self, connection: BackendConnection) -> None:
+        """Give ``connection``, which is idle, to a sink that waits, or keep it."""
+        queue = self._queue
+        if queue:
+            queue.released()
+            waiting = queue.take(reused=True)
+            if waiting is not None:
+                connection.sink = waiting[0]
+                waiting[0].on_connected(connection)
+                return
+        super().put(connection)
+
+    def discard(self, connection: BackendConnection) -> None:
+        """Forget ``connection``, which is closing, or is handed over."""
+        super().discard(connection)
+        if connection in self._counted:
+            self._counted.remove(connection)
+            self._queue.closed()
+
+    def _made(self, connection: BackendConnection) -> None:
+        self._counted.add(connection)
+
+    def _not_made(self) -> None:
+        self._queue.closed()
+
+    def _tick_later(self) -> None:
+        if not self._ticking:
+            self._ticking = True
+            self._owner.loop.call_later(QUEUE_PAUSE, self._tick)
+
+    def _tick(self) -> None:
+        """Open connections for requests that wait, and end those that have waited too long."""
+        self._ticking = False
+        queue, now = self._queue, self._owner.loop.time()
+        for sink in queue.expired(now):
+            sink.on_connect_failed(TimeoutError(f"no connection within {self._owner.connect_timeout:g} s"))
+        while queue and queue.open(now):
+            waiting = queue.take(reused=False)
+            assert waiting is not None
+            self._begin(*waiting)
+        if queue:
+            self._tick_later()
+
+
 class BackendPool:
     """All backend connections of a worker.
 
@@ -392,7 +436,8 @@ class BackendPool:
             if len(self._hosts) > HOSTS_MAX:
                 self._hosts = {k: p for k, p in self._hosts.items() if p.used}
             tls = self._tls(target) if target.ssl else None
-            pool = self._hosts[key] = HostPool(self, target, tls, name)
+            kind = LocalPool if target.kind == "unix" else HostPool
+            pool = self._hosts[key] = kind(self, target, tls, name)
         return pool
 
     async def allowed_address(self, host: str, port: int) -> str:

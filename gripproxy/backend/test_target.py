@@ -80,7 +80,7 @@ class TestPool:
         self._loop = loop
         self.outage: Outage | None = None
 
-    def acquire(self, sink: Sink, fresh: bool = False, changing: bool = False) -> None:
+    def acquire(self, sink: Sink, fresh: bool = False) -> None:
         """Call ``sink.on_connected`` with a new connection."""
         connection = BackendConnection(self)
         connection.connection_made(_Server(self._loop, connection, self.target.prefix))

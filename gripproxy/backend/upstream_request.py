@@ -39,6 +39,11 @@ class UpstreamRequest(ABC):
     _fresh: bool
     """The request was repeated: it gets a new connection, and is not repeated again."""
 
+    @property
+    def changing(self) -> bool:
+        """True if the request may change something at the backend; see ``Sink``."""
+        return False
+
     # Defined by subclasses
 
     @property

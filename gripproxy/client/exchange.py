@@ -120,6 +120,11 @@ class Exchange(UpstreamRequest):
 
     # --- the request
 
+    @property
+    def changing(self) -> bool:
+        """True if the request may change something at the backend; see ``Sink``."""
+        return self.request.method not in SAFE
+
     def start(self) -> None:
         """Find the route and send the request to its first target."""
         request, context = self.request, self._context
@@ -156,7 +161,7 @@ class Exchange(UpstreamRequest):
             return
         server_name = host_name(forwarder.host(request.host)).decode("latin-1") if target.ssl else ""
         self._pool = context.pool.host(target, server_name)
-        self._pool.acquire(self, self._fresh, request.method not in SAFE)
+        self._pool.acquire(self, self._fresh)
 
     def on_connected(self, connection: BackendConnection) -> None:
         self._backend = connection

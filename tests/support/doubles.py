@@ -238,7 +238,7 @@ class Pool:
         self._target = target
         return self
 
-    def acquire(self, sink: Sink, fresh: bool = False, changing: bool = False) -> None:
+    def acquire(self, sink: Sink, fresh: bool = False) -> None:
         assert self._target is not None
         if self.idle and not fresh:
             backend = self.idle.pop()

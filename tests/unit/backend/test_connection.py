@@ -95,6 +95,8 @@ class Loop:
 class User:
     """A sink that notes what it hears."""
 
+    changing = False
+
     def __init__(self) -> None:
         self.log: list[Any] = []
         self.connection: BackendConnection | None = None
@@ -538,9 +540,10 @@ class Local:
         self.opened.append(transport)
         return transport, protocol
 
-    def ask(self, **options: bool) -> User:
+    def ask(self, *, changing: bool = False) -> User:
         user = User()
-        self.host.acquire(user, **options)
+        user.changing = changing
+        self.host.acquire(user)
         return user
 
     async def until(self, condition: Callable[[], object]) -> None:

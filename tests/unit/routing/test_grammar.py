@@ -451,7 +451,8 @@ class TestHub:
 
     def test_it_stands_for_the_socket_and_the_properties_of_the_hub(self) -> None:
         line = self.route("* hub")
-        assert line.targets == (Target("unix", path="/run/x/hub", over_http=True, away=True, away_wait=10.0),)
+        only = Target("unix", path="/run/x/hub", over_http=True, away=True, away_wait=10.0, connections_max=4000)
+        assert line.targets == (only,)
         assert line.reserved
         assert line.secret_query == {b"access_token"}
         assert str(line.targets[0]) == "unix:/run/x/hub"

@@ -75,6 +75,8 @@ class Loop:
 class Request:
     """Sink that sends a line, and keeps its answer."""
 
+    changing = True
+
     def __init__(self) -> None:
         self.connection: CallbackConnection | None = None
         self.error: Exception | None = None
