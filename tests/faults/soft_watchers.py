@@ -166,9 +166,14 @@ class RawWatcher(Follower):
 
     async def _begin(self) -> None:
         version = await self._snapshot()
-        if version is not None and version >= self._floor:
-            place = f"{self._epoch}.{version}" if self._epoch else str(version)
-            self._cursor = self._floor_cursor if self._epoch and version == self._floor else place
+        if version is None:
+            return
+        if version < self._floor:
+            # The source is behind the hub for a moment; or it was restored since, and the hub has another floor.
+            self._cursor = "0"
+            return
+        place = f"{self._epoch}.{version}" if self._epoch else str(version)
+        self._cursor = self._floor_cursor if self._epoch and version == self._floor else place
 
     async def _stream(self) -> None:
         params = self._params | {"version": self._cursor}
