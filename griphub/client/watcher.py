@@ -121,6 +121,8 @@ class Watcher:
         self._floor_cursor = "0"
         self._ahead = False
         """True while nothing has followed the last snapshot."""
+        self._behind = False
+        """True if the last snapshot of a source was that of a version below the floor."""
         self._begun = snapshots is None or cursor is not None
         """False until the resync that only names the floor."""
         self._on_report = on_report
@@ -354,6 +356,8 @@ class Watcher:
         if snapshot is None:
             raise ConnectionLost("the source has no snapshot now", maybe_stored=False)
         if snapshot.version < floor.number:
+            # It lags; or it was restored, and the hub has another floor since.
+            self._behind = True
             text = f"the snapshot of the source is that of version {snapshot.version}, and changes up to {floor.number}"
             raise ConnectionLost(f"{text} are not retained", maybe_stored=False)
         # A snapshot that the hub has not reached yet may be refused as a place, and each later one too if the source
@@ -374,9 +378,9 @@ class Watcher:
         cursor = None
         if self._on_resync is not None:
             cursor = await self._on_resync(request.resync)
-        elif request.resync.floor_cursor is None:
+        elif request.resync.floor_cursor is None or self._behind:
             # The hub does not know yet how far the source is, or its answer was out of order: it is asked again.
-            cursor = BEGINNING
+            cursor, self._behind = BEGINNING, False
         else:
             self._floor, self._floor_cursor = Version.of(request.resync.floor_cursor), request.resync.floor_cursor
         self._apply(self._state.placed(request.number, cursor, self._now()))

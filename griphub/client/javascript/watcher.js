@@ -1044,6 +1044,8 @@ export class Watcher {
   #floor = "0";
   /** True while nothing has followed the last snapshot. */
   #ahead = false;
+  /** True if the last snapshot of a source was that of a version below the floor. */
+  #behind = false;
   /** False until the resync that only names the floor. */
   #begun;
   /** Ends the waits for the queue: for messages in it, and for room. */
@@ -1225,9 +1227,10 @@ export class Watcher {
     /** @type {string | null | undefined | void} */
     let cursor = null;
     if (this.#options.snapshots === undefined) cursor = await this.#options.onResync?.(resync);
-    // The hub does not know yet how far the source is: it is asked again.
-    else if (resync.floorCursor === null) cursor = "0";
+    // The hub does not know yet how far the source is, or the source is behind it: it is asked again.
+    else if (resync.floorCursor === null || this.#behind) cursor = "0";
     else this.#floor = resync.floorCursor;
+    this.#behind = false;
     await this.#apply(this.#state.placed(number, cursor ?? null, this.#clock.now()));
   }
 
@@ -1475,8 +1478,11 @@ export class Watcher {
     if (found === LATE) return this.#apply(state.timer(this.#clock.now()));
     if (found === null || found === undefined) throw new Lost("the source has no snapshot now");
     const version = sourceVersion(found.version);
-    if (version < floor.number)
+    if (version < floor.number) {
+      // It lags; or it was restored, and the hub has another floor since.
+      this.#behind = true;
       throw new Lost(`the snapshot of the source is that of version ${version}: changes up to ${floor.number} are lost`);
+    }
     // A snapshot that the hub has not reached yet may be refused as a place, and each later one too if the source goes
     // on: then the watch begins at the floor. The version of the floor alone may be a place of before a reset.
     const cursor = `${floor.epoch}.${version}`,

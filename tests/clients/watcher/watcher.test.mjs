@@ -437,6 +437,7 @@ test("a source that is behind, away or empty is asked again; the hub too, if it 
   hub.scripts.watch.push(
     stream(block(resync(null), "resync")),
     stream(block(resync(40), "resync")),
+    stream(block(resync(40), "resync")),
     stream(block(place(41), "progress")),
   );
   const answers = [null, { version: 39, values: {} }, new Error("no route"), { version: 41n, values: {} }];
@@ -455,6 +456,18 @@ test("a source that is behind, away or empty is asked again; the hub too, if it 
       reasons.some((reason) => reason.includes(text)),
       `${text} in ${reasons}`,
     );
+});
+
+test("a source that was restored below the floor is watched from its new one on", async () => {
+  hub.scripts.watch.push(
+    stream(block(resync(40), "resync")),
+    stream(block(resync(20), "resync")),
+    stream(block(place(31), "progress")),
+  );
+  const { watcher, messages } = make({ snapshots: () => ({ version: 30, values: {} }) });
+  begin(watcher);
+  await until(() => messages.length === 2);
+  assert.deepEqual(messages, ["snapshot w.30", "progress w.31.1"]);
 });
 
 test("a version that is none ends the watch", async () => {

@@ -308,8 +308,26 @@ async def test_a_snapshot_that_fails_is_read_again(hub: WatchHub) -> None:
         "the database is away",
         "the source has no snapshot now",
         "the snapshot of the source is that of version 1, and changes up to 2 are not retained",
+        "not retained",
     ]
-    assert {report.kind for report in reports} == {WatchReportKind.LOST}
+    assert [report.kind for report in reports] == [WatchReportKind.LOST] * 5 + [WatchReportKind.RESYNC]
+    assert hub.opened[:2] == ["none.0", "none.0"], "behind the floor, the hub is asked for it again"
+
+
+async def test_a_source_that_was_restored_below_the_floor_is_watched_from_its_new_one_on(hub: WatchHub) -> None:
+    for value in range(5):
+        hub.commit(a=value)
+    hub.forget(5)
+    restored = SourceSnapshot(3, {"a": 3})
+
+    async def snapshots(range: KeyRange) -> SourceSnapshot:
+        hub.forget(2)
+        return restored
+
+    async with Watcher(hub.url, "t", snapshots=snapshots) as watcher:
+        snapshot = await following(watcher)
+        assert isinstance(snapshot, Snapshot)
+        assert snapshot.cursor == "e1.3"
 
 
 async def test_the_hub_is_asked_until_it_knows_the_source(hub: WatchHub) -> None:
