@@ -1,8 +1,9 @@
 """WebSocket frames and messages of one direction.
 
 Contract: only ProtocolError escapes; messages, control frames and the error are equal whether the bytes are read whole
-or one by one; a read that is one small frame means what the parser makes of it; frames that are serialised again, with
-and without a mask, are parsed to equal frames. The first byte of an input chooses the direction and options.
+or one by one (in pieces, a message that is too long and no UTF-8 may have either error); a read that is one small frame
+means what the parser makes of it; frames that are serialised again, with and without a mask, are parsed to equal
+frames. The first byte of an input chooses the direction and options.
 """
 
 from __future__ import annotations
@@ -67,12 +68,22 @@ def _frames(data: bytes, masked: bool) -> list[Frame]:
     return found
 
 
+def _both_wrong(one: list[Any], other: list[Any]) -> bool:
+    """Return whether two readings end at the same message, which is too long and no UTF-8.
+
+    Where frames are given out in pieces, the first fault that is found depends on the pieces.
+    """
+    return one[:-1] == other[:-1] and {one[-1], other[-1]} == {("failed", 1007), ("failed", 1009)}
+
+
 def _check(data: bytes) -> Hashable:
     flags, data = (data[0] & 7, data[1:]) if data else (0, b"")
     masked = bool(flags & MASKED)
     events, outcome = _read([data], flags)
     with untraced(data):
-        require_equal("whole, byte by byte", events, _read(pieces(data, 1), flags)[0])
+        found = _read(pieces(data, 1), flags)[0]
+    if not (flags & IN_PIECES and _both_wrong(events, found)):
+        require_equal("whole, byte by byte", events, found)
     simple = whole_event(data, masked, _MESSAGE_MAX)
     if simple is not None and not flags & COMPRESSED:
         expected = (simple.opcode, simple.data) if isinstance(simple, Data) else simple
@@ -99,6 +110,8 @@ FRAMES: Final = Target(
         b"\x02\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\x00",
         b"\x02\x41\x03\xf2\x48\xcd\x80\x04\xc9\xc9\x07\x00",
         b"\x04\x82\x7e\x00\x80" + bytes(128),
+        # Too long, and no UTF-8.
+        b"\x04\x01\x7e\x00\xc8" + b"a" * 200 + b"\x80\x7e\x00\x96" + b"\xff" * 150,
         b"\x00\x82\x7f\x00\x00\x00\x00\x00\x01\x00\x00",
         b"\x00\x81\x03\xe2\x82\xac\x88\x05\x03\xe8bye",
     ),
