@@ -108,7 +108,7 @@ class PublishPlan:
             receiver.created(event_body(id, time, context.epochs))
 
         self._publishing.append_plain(
-            (topic, ((*self._fields, body, size),), None, None), size + OVERHEAD, done, self._owner
+            (topic, ((*self._fields, body, size),), None, None, None), size + OVERHEAD, done, self._owner
         )
         return True
 

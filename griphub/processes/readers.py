@@ -21,6 +21,7 @@ from griphub.processes.rendered import RenderedPage, RenderedSnapshot
 from griphub.store.errors import OwnerBusy, StoreBroken, StoreBusy, StoreError, StoreProblem
 from griphub.store.event import Event
 from griphub.store.interface import KeyRange, Page, SnapshotPage, StorePage, StoreState
+from griphub.store.plain_pubsub import pubsub_of
 from griphub.store.plain_records import (
     event_of,
     page_of,
@@ -30,6 +31,7 @@ from griphub.store.plain_records import (
     subscription_of,
     topic_of,
 )
+from griphub.store.pubsub_subscription import PubsubSubscription
 from griphub.store.subscription import Subscription
 from griphub.store.topic import Topic
 from griphub.topics.event_text import Representation
@@ -396,6 +398,16 @@ class ReaderPool:
             owner: owner whose call it is.
         """
         return list(map(subscription_of, await self.call("subscriptions", after, limit, owner=owner)))
+
+    async def pubsub(self, after: int = 0, limit: int = 1000, *, owner: str = "") -> list[PubsubSubscription]:
+        """Return subscriptions of the push API in the order of their numbers; raises as ``call``.
+
+        Args:
+            after: number behind which the list begins.
+            limit: greatest number of subscriptions.
+            owner: owner whose call it is.
+        """
+        return list(map(pubsub_of, await self.call("pubsub", after, limit, owner=owner)))
 
 
 class _Reader:

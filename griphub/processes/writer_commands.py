@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Sequence
 from typing import Any, cast
 
+from griphub.processes.pubsub_commands import PubsubCommands
 from griphub.store.interface import StoreState
 from griphub.store.plain_records import (
     keys_json,
@@ -21,24 +21,8 @@ from griphub.store.topic import Topic, TopicSettings
 __all__ = ["WriterCommands"]
 
 
-class WriterCommands(abc.ABC):
+class WriterCommands(PubsubCommands):
     """Writer of a store as its callers see it; ``call`` is the way to its process."""
-
-    @abc.abstractmethod
-    async def call(self, method: str, *arguments: Any, owner: str = "") -> Any:
-        """Have the writer carry out a command, in the turn of an owner; an owner has one under way at a time.
-
-        Args:
-            method: name of the command.
-            arguments: plain values.
-            owner: text that names the owner whose command it is.
-
-        Returns:
-            The plain result.
-
-        Raises:
-            StoreError: the store cannot do it now.
-        """
 
     # --- topics
 

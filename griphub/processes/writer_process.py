@@ -23,6 +23,7 @@ from griphub.processes.frames import FrameSocket
 from griphub.processes.large_transfer import PartBuffer
 from griphub.store.ballast import BALLAST_SIZE
 from griphub.store.errors import StoreBroken, StoreFull, StoreProblem
+from griphub.store.plain_pubsub import plain_pubsub, pubsub_of
 from griphub.store.plain_records import (
     PlainPublication,
     Row,
@@ -33,6 +34,7 @@ from griphub.store.plain_records import (
     settings_of,
     subscription_of,
 )
+from griphub.store.pubsub_subscription import PubsubSubscription
 from griphub.store.sqlite_writer import NAMES_MAX, SqliteWriter
 from griphub.store.subscription import Subscription, SubscriptionProgress
 from griphub.store.topic import Topic
@@ -89,7 +91,7 @@ DRAIN: Final = 1.0
 """Seconds for which a process that ends carries out commands that have arrived."""
 
 _CHANGES_THAT_FREE: Final = frozenset(
-    {"put_topic", "delete_topic", "raise_floor", "delete_slice", "forget_names", "delete_subscription"}
+    {"put_topic", "delete_topic", "raise_floor", "delete_slice", "forget_names", "delete_subscription", "delete_pubsub"}
 )
 """Commands for which the ballast is released on a full disk; a shorter retention is a setting of ``put_topic``."""
 
@@ -275,6 +277,7 @@ def _methods(writer: SqliteWriter) -> dict[str, Callable[..., Any]]:
 
     return {
         **_subscription_methods(writer),
+        **_pubsub_methods(writer),
         "state": lambda: plain_state(writer.state()),
         "put_topic": put_topic,
         "delete_topic": lambda name: plain(writer.delete_topic(name)),
@@ -306,6 +309,26 @@ def _subscription_methods(writer: SqliteWriter) -> dict[str, Callable[..., Any]]
         "set_subscription_keys": lambda number, keys: plain(subscriptions.set_keys(number, keys_of(keys))),
         "delete_subscription": subscriptions.delete,
         "save_progress": lambda rows: subscriptions.save([SubscriptionProgress(*row) for row in rows]),
+    }
+
+
+def _pubsub_methods(writer: SqliteWriter) -> dict[str, Callable[..., Any]]:
+    """Return the commands about subscriptions of the push API by name."""
+    pubsub = writer.pubsub
+
+    def plain(subscription: PubsubSubscription | None) -> Any:
+        return None if subscription is None else plain_pubsub(subscription)
+
+    def make(draft: Row, *bounds: int | None) -> Any:
+        made = pubsub.make(pubsub_of(draft), *bounds)
+        return made if isinstance(made, str) else plain(made)
+
+    return {
+        "make_pubsub": make,
+        "change_pubsub": lambda number, settings, used: plain(pubsub.change_plain(number, settings, used)),
+        "seek_pubsub": lambda number, position, acked, used: plain(pubsub.seek(number, position, acked, used)),
+        "delete_pubsub": pubsub.delete,
+        "save_backlogs": pubsub.save_all,
     }
 
 

@@ -7,13 +7,14 @@ None there, and None at both ends with ``keyed`` false is the whole topic, event
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from griphub.store.cursor import EpochInterval
 from griphub.store.event import Event
 from griphub.store.publication import Outcome, Publication
+from griphub.store.pubsub_subscription import BacklogProgress, PubsubBound, PubsubSubscription
 from griphub.store.subscription import Bound, Keys, Subscription, SubscriptionProgress
 from griphub.store.topic import Topic, TopicSettings
 
@@ -21,6 +22,7 @@ __all__ = [
     "WHOLE",
     "KeyRange",
     "Page",
+    "PubsubWriter",
     "SnapshotPage",
     "StampWriter",
     "StorePage",
@@ -192,6 +194,73 @@ class SubscriptionWriter(Protocol):
         """
 
 
+class PubsubWriter(Protocol):
+    """Part of a writer for subscriptions of the push API.
+
+    Each change is a commit; all but deletions are refused on a full disk.
+    """
+
+    def make(
+        self, draft: PubsubSubscription, project_max: int | None = None, topic_max: int | None = None
+    ) -> PubsubSubscription | PubsubBound | None:
+        """Make a subscription.
+
+        Args:
+            draft: the subscription, its number 0. A position above the newest id is that of the newest.
+            project_max: greatest number of subscriptions of its project; None for no bound.
+            topic_max: greatest number of subscriptions of its topic.
+
+        Returns:
+            The stored subscription; the reason why there is none; None if the topic does not exist.
+
+        Raises:
+            StoreFull: there is no space.
+            StoreBroken: a write failed; whether it is stored is not known.
+        """
+
+    def change(self, number: int, settings: Mapping[str, Any], used: int) -> PubsubSubscription | None:
+        """Replace the settings of a subscription.
+
+        Args:
+            number: of the subscription.
+            settings: all fields.
+            used: time of this use, in microseconds since 1970.
+
+        Returns:
+            The subscription then; None if there is none.
+        """
+
+    def seek(self, number: int, position: int, acked: bytes, used: int) -> PubsubSubscription | None:
+        """Move a subscription to another place; states of earlier deliveries are not stored any more.
+
+        Args:
+            number: of the subscription.
+            position: id up to which all messages are acknowledged then.
+            acked: intervals above, encoded.
+            used: time of this use, in microseconds since 1970.
+
+        Returns:
+            The subscription then; None if there is none.
+        """
+
+    def delete(self, number: int) -> bool:
+        """Delete a subscription; its number is not used again.
+
+        Args:
+            number: of the subscription.
+
+        Returns:
+            Whether there was one.
+        """
+
+    def save(self, progress: Sequence[BacklogProgress]) -> None:
+        """Store the states of deliveries in one commit; those of unknown subscriptions, and late ones, are left out.
+
+        Args:
+            progress: in order.
+        """
+
+
 class StampWriter(Protocol):
     """Part of a writer for the stamps of progress."""
 
@@ -216,6 +285,10 @@ class StoreWriter(Protocol):
     @property
     def subscriptions(self) -> SubscriptionWriter:
         """Return the part for subscriptions."""
+
+    @property
+    def pubsub(self) -> PubsubWriter:
+        """Return the part for subscriptions of the push API."""
 
     @property
     def stamps(self) -> StampWriter:
@@ -255,6 +328,8 @@ class StoreWriter(Protocol):
 
     def delete_topic(self, name: str) -> Topic | None:
         """Delete a topic and its subscriptions; its number is not used again. ``delete_slice`` deletes its events.
+
+        Subscriptions of the push API stay, without a topic.
 
         Args:
             name: of the topic.
@@ -416,6 +491,14 @@ class StoreReader(Protocol):
 
     def subscriptions(self, after: int = 0, limit: int = 1000) -> list[Subscription]:
         """Return subscriptions in the order of their numbers, with positions of which none is above the newest id.
+
+        Args:
+            after: number behind which the list begins.
+            limit: greatest number of subscriptions.
+        """
+
+    def pubsub(self, after: int = 0, limit: int = 1000) -> list[PubsubSubscription]:
+        """Return subscriptions of the push API in the order of their numbers.
 
         Args:
             after: number behind which the list begins.

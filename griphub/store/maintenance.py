@@ -18,7 +18,7 @@ from griphub.store.file_lock import FileLock
 from griphub.store.interface import WHOLE
 from griphub.store.plain_records import settings_json, settings_of
 from griphub.store.publication import Publication, Refused
-from griphub.store.schema import NEWEST, SUBSCRIPTIONS_SINCE, connect_reader
+from griphub.store.schema import NEWEST, PUBSUB_SINCE, SUBSCRIPTIONS_SINCE, connect_reader
 from griphub.store.sqlite_reader import SqliteReader
 from griphub.store.sqlite_writer import SqliteWriter
 from griphub.store.topic import Topic
@@ -75,6 +75,18 @@ _SUBSCRIPTION_CHECKS: Final = (
 )
 """Those for stores from format 2 on."""
 
+_PUBSUB_CHECKS: Final = (
+    (
+        "select s.n, s.t from pubsub s left join topic t on t.t = s.t where t.t is null and s.t > 0",
+        "subscription {0} of the push API: there is no topic {1}",
+    ),
+    (
+        f"select n, position, {NEWEST} from pubsub where position > {NEWEST}",
+        "subscription {0} of the push API: its position is {1}, and ids were issued up to {2} only",
+    ),
+)
+"""Those for stores from format 3 on."""
+
 LOCK_WAIT: Final = 2.0
 """Seconds for the end of a writer whose hub was killed."""
 
@@ -97,6 +109,7 @@ def check(path: pathlib.Path, on_step: Callable[[int, int], None] = lambda step,
         connection.execute("begin")
         (version,) = connection.execute("pragma user_version").fetchone()
         checks = _CHECKS + (_SUBSCRIPTION_CHECKS if version >= SUBSCRIPTIONS_SINCE else ())
+        checks += _PUBSUB_CHECKS if version >= PUBSUB_SINCE else ()
         on_step(1, 1 + len(checks))
         problems = [text for (text,) in connection.execute("pragma quick_check(20)") if text != "ok"]
         if not problems:

@@ -6,7 +6,7 @@ those of ``marshal``: no enumerations, no records, no mappings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -16,6 +16,7 @@ from griphub.store.cursor import EpochInterval
 from griphub.store.event import NO_ATTRIBUTES, Draft, Event, Operation, size_of
 from griphub.store.interface import Page, SnapshotPage, StorePage, StoreState
 from griphub.store.publication import Outcome, Publication, Published, Refused, Repeated
+from griphub.store.pubsub_subscription import BacklogProgress
 from griphub.store.subscription import Keys, Subscription
 from griphub.store.topic import Retention, Topic, TopicSettings
 
@@ -27,14 +28,17 @@ __all__ = [
     "PlainDraft",
     "PlainName",
     "PlainOutcome",
+    "PlainProgress",
     "PlainPublication",
     "Row",
+    "attempts_json",
     "event_of",
     "keys_json",
     "keys_of",
     "outcome_of",
     "page_of",
     "plain_draft",
+    "plain_progress",
     "plain_publication",
     "plain_state",
     "plain_subscription",
@@ -66,7 +70,12 @@ PlainDraft = tuple[int, str | None, str, str | None, bytes, int]
 PlainName = tuple[str, str, bytes, float, str, int | None]
 """Fields of ``Idempotency``, in order."""
 
-PlainPublication = tuple[str, Sequence[PlainDraft], tuple[int, str | None] | None, PlainName | None]
+PlainProgress = tuple[int, int, int, bytes, str, int]
+"""Fields of ``BacklogProgress``, in order; attempts as the table has them."""
+
+PlainPublication = tuple[
+    str, Sequence[PlainDraft], tuple[int, str | None] | None, PlainName | None, PlainProgress | None
+]
 """Fields of ``Publication``, in order."""
 
 PlainOutcome = tuple[Literal[0, 1], int, int, int, int, int] | tuple[Literal[2], str, int]
@@ -108,7 +117,23 @@ def plain_publication(publication: Publication) -> PlainPublication:
         [plain_draft(draft) for draft in publication.drafts],
         None if condition is None else (condition.last, condition.key),
         None if name is None else (name.scope, name.key, name.digest, float(name.expires), name.owner, name.owner_max),
+        None if publication.progress is None else plain_progress(publication.progress),
     )
+
+
+def attempts_json(attempts: Mapping[int, int]) -> str:
+    """Return the numbers of deliveries as the table has them.
+
+    Args:
+        attempts: by id of the message.
+    """
+    return orjson.dumps({str(id): number for id, number in attempts.items()}).decode() if attempts else "{}"
+
+
+def plain_progress(progress: BacklogProgress) -> PlainProgress:
+    """Return the plain form of a ``progress``."""
+    attempts = attempts_json(progress.attempts)
+    return (progress.number, progress.generation, progress.position, progress.acked, attempts, progress.used)
 
 
 def outcome_of(plain: PlainOutcome) -> Outcome:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from griphub.store.event import Draft
+from griphub.store.pubsub_subscription import BacklogProgress
 
 __all__ = ["Condition", "Idempotency", "Outcome", "Publication", "Published", "Refused", "Repeated"]
 
@@ -53,12 +54,15 @@ class Publication:
         drafts: the events, one or more.
         condition: its condition; None for none.
         idempotency: name of the request; None: a repetition is another publication.
+        progress: state of the deliveries of a subscription that is stored with the events; None for none. A dead letter
+            is published and acknowledged together.
     """
 
     topic: str
     drafts: tuple[Draft, ...]
     condition: Condition | None = None
     idempotency: Idempotency | None = None
+    progress: BacklogProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)

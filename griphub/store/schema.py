@@ -14,6 +14,7 @@ __all__ = [
     "COUNTERS",
     "FORMAT",
     "NEWEST",
+    "PUBSUB_SINCE",
     "SUBSCRIPTIONS_SINCE",
     "Sync",
     "connect_reader",
@@ -24,8 +25,11 @@ __all__ = [
 APPLICATION_ID: Final = 0x47485542
 """``GHUB``: distinguishes a store from other SQLite files."""
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Version of the tables."""
+
+PUBSUB_SINCE: Final = 3
+"""First format with subscriptions of the push API."""
 
 SUBSCRIPTIONS_SINCE: Final = 2
 """First format with subscriptions."""
@@ -82,7 +86,16 @@ create table subscription(
     failure text not null, unique (t, owner, id)) strict;
 """
 
-_STEPS: Final = (_TABLES, _SUBSCRIPTIONS)
+_PUBSUB: Final = """
+create table pubsub(
+    n integer primary key autoincrement, project text not null, id text not null, t integer not null,
+    owner text not null, settings text not null, position integer not null, acked blob not null,
+    attempts text not null, generation integer not null, created integer not null, used integer not null,
+    unique (project, id)) strict;
+create index pubsub_topic on pubsub(t);
+"""
+
+_STEPS: Final = (_TABLES, _SUBSCRIPTIONS, _PUBSUB)
 """Statements that make a store of each format from one of the format before; the first from an empty file."""
 
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from griphub.store.event import Event
 from griphub.store.interface import KeyRange, Page, SnapshotPage, StorePage, StoreState
+from griphub.store.plain_pubsub import PUBSUB_COLUMNS, pubsub_of
 from griphub.store.plain_records import (
     EVENT_COLUMNS,
     SUBSCRIPTION_COLUMNS,
@@ -28,6 +29,7 @@ from griphub.store.plain_records import (
     subscription_of,
     topic_of,
 )
+from griphub.store.pubsub_subscription import PubsubSubscription
 from griphub.store.schema import NEWEST, connect_reader, read_state
 from griphub.store.subscription import Subscription
 from griphub.store.topic import Topic
@@ -404,6 +406,18 @@ class RowReader:
             f"select {columns} from subscription where n > ? order by n limit ?", (after, limit)
         ).fetchall()
 
+    def pubsub(self, after: int, limit: int) -> list[Row]:
+        """Return subscriptions of the push API in the order of their numbers; see ``StoreReader.pubsub``.
+
+        Args:
+            after: number behind which the list begins.
+            limit: greatest number of subscriptions.
+        """
+        columns = PUBSUB_COLUMNS.replace("position", f"min(position, {NEWEST})")
+        return self._connection.execute(
+            f"select {columns} from pubsub where n > ? order by n limit ?", (after, limit)
+        ).fetchall()
+
     def close(self) -> None:
         """Close the connection to the store."""
         self._connection.close()
@@ -480,6 +494,10 @@ class SqliteReader:
     def subscriptions(self, after: int = 0, limit: int = 1000) -> list[Subscription]:
         """Return subscriptions in the order of their numbers; see ``StoreReader.subscriptions``."""
         return list(map(subscription_of, self._rows.subscriptions(after, limit)))
+
+    def pubsub(self, after: int = 0, limit: int = 1000) -> list[PubsubSubscription]:
+        """Return subscriptions of the push API in the order of their numbers; see ``StoreReader.pubsub``."""
+        return list(map(pubsub_of, self._rows.pubsub(after, limit)))
 
     def close(self) -> None:
         """Close the connection to the store."""

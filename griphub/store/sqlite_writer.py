@@ -16,13 +16,13 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from griphub.store.ballast import Ballast
+from griphub.store.commit_group import CommitGroup, Tail
 from griphub.store.cursor import EPOCH_SKIP
 from griphub.store.errors import StoreBroken, StoreError, StoreFull
 from griphub.store.file_lock import FileLock
 from griphub.store.interface import StoreState
 from griphub.store.plain_records import (
     TOPIC_COLUMNS,
-    PlainDraft,
     PlainName,
     PlainOutcome,
     PlainPublication,
@@ -36,6 +36,7 @@ from griphub.store.plain_records import (
 from griphub.store.publication import Outcome, Publication
 from griphub.store.retention import SLICE, SLICE_TIME
 from griphub.store.schema import COUNTERS, Sync, connect_writer, read_state
+from griphub.store.sqlite_pubsub import SqlitePubsub
 from griphub.store.sqlite_stamps import SqliteStamps
 from griphub.store.sqlite_subscriptions import SqliteSubscriptions
 from griphub.store.sqlite_sweep import Sweep
@@ -113,6 +114,9 @@ class SqliteWriter:
             self.subscriptions: Final = SqliteSubscriptions(
                 self._connection, self._transact, self._require_space, lambda number: number in self._numbers
             )
+            self.pubsub: Final = SqlitePubsub(
+                self._connection, self._transact, self._require_space, lambda number: number in self._numbers
+            )
             self.stamps: Final = SqliteStamps(self._connection, self._transact)
             if not self._connection.execute("select count(*) from epoch").fetchone()[0]:
                 self._begin_store()
@@ -133,6 +137,7 @@ class SqliteWriter:
     def _load(self) -> None:
         """Load topics and counters, as of the last commit."""
         self.subscriptions.load()
+        self.pubsub.load()
         connection = self._connection
         meta = dict(connection.execute("select k, v from meta"))
         self._next_id, self._last_ts, self._next_topic = meta["next_id"], meta["last_ts"], meta["next_topic"]
@@ -236,7 +241,7 @@ class SqliteWriter:
             StoreBroken: a write failed; none may be answered before the store was opened again.
         """
         self._require_space()
-        group = _Group(self._next_id, self._last_ts, self._clock())
+        group = CommitGroup(self._next_id, self._last_ts, self._clock())
 
         def work() -> list[PlainOutcome]:
             outcomes = [self._append(group, publication) for publication in publications]
@@ -260,16 +265,18 @@ class SqliteWriter:
         if not self._ballast.present and not self._ballast.take():
             raise StoreFull("the disk is full: events are refused until retention, or the operator, has made space")
 
-    def _append(self, group: _Group, publication: PlainPublication) -> PlainOutcome:
-        topic_name, drafts, condition, name = publication
+    def _append(self, group: CommitGroup, publication: PlainPublication) -> PlainOutcome:
+        topic_name, drafts, condition, name, progress = publication
         tail = group.tails.get(topic_name)
         if tail is None:
             topic = self._topics.get(topic_name)
             if topic is None:
                 return _UNKNOWN
-            tail = group.tails[topic_name] = _Tail(topic.number, topic.last)
+            tail = group.tails[topic_name] = Tail(topic.number, topic.last)
         if condition is None and name is None:
             # Most publications.
+            if progress is not None:
+                group.progress.append(progress)
             return group.add(tail, drafts)
         if name is not None and (earlier := self._earlier(group, tail.number, name)) is not None:
             return earlier
@@ -280,13 +287,15 @@ class SqliteWriter:
         if name is not None and not self._name_fits(group, name):
             return _NAMES
         outcome = group.add(tail, drafts)
+        if progress is not None:
+            group.progress.append(progress)
         if name is not None:
             group.names[name[0], name[1]] = (name, outcome)
             group.owners[name[4]] += 1
             group.named += 1
         return outcome
 
-    def _earlier(self, group: _Group, number: int, name: PlainName) -> PlainOutcome | None:
+    def _earlier(self, group: CommitGroup, number: int, name: PlainName) -> PlainOutcome | None:
         """Return the outcome of an earlier request of the same name and topic; None if there was none."""
         pending = group.names.get((name[0], name[1]))
         if pending is not None:
@@ -307,13 +316,13 @@ class SqliteWriter:
             outcome = (0, *published)
         return (1, *outcome[1:]) if digest == name[2] else _ANOTHER
 
-    def _name_fits(self, group: _Group, name: PlainName) -> bool:
+    def _name_fits(self, group: CommitGroup, name: PlainName) -> bool:
         owner, owner_max = name[4:]
         if self._names_total + group.named >= self._names_max:
             return False
         return owner_max is None or self._names[owner] + group.owners[owner] < owner_max
 
-    def _last(self, group: _Group, tail: _Tail, key: str | None) -> int:
+    def _last(self, group: CommitGroup, tail: Tail, key: str | None) -> int:
         """Return the id of the last event of a topic or of a key; 0 for none."""
         if key is None:
             return tail.last
@@ -325,7 +334,7 @@ class SqliteWriter:
         ).fetchone()
         return row[0] or 0
 
-    def _insert(self, group: _Group) -> None:
+    def _insert(self, group: CommitGroup) -> None:
         execute, values = self._connection.execute, group.values
         whole = len(values) - len(values) % (ROWS * _FIELDS)
         for start in range(0, whole, ROWS * _FIELDS):
@@ -339,6 +348,8 @@ class SqliteWriter:
                 " values (?,?,?,?,?,?,?,?,?,?)",
                 (scope, key, digest, *outcome[1:], group.now + round(expires * 1_000_000), owner),
             )
+        for progress in group.progress:
+            self.pubsub.save_plain(progress)
         for tail in group.tails.values():
             if tail.count:
                 execute(
@@ -378,18 +389,26 @@ class SqliteWriter:
         return topic, True
 
     def delete_topic(self, name: str) -> Topic | None:
-        """Delete a topic and its subscriptions; events are deleted by ``delete_slice``, names as they expire."""
+        """Delete a topic and its subscriptions; events are deleted by ``delete_slice``, names as they expire.
+
+        Subscriptions of the push API stay, without a topic.
+        """
         topic = self._topics.get(name)
         if topic is not None:
-            self._change(
-                ("delete from topic where t = ?", (topic.number,)),
-                ("delete from subscription where t = ?", (topic.number,)),
-                ("insert into gone(t) values (?)", (topic.number,)),
-            )
-            del self._topics[name], self._numbers[topic.number]
+            number = topic.number
+
+            def work() -> None:
+                self._connection.execute("delete from topic where t = ?", (number,))
+                self._connection.execute("delete from subscription where t = ?", (number,))
+                self._connection.execute("insert into gone(t) values (?)", (number,))
+                self.pubsub.delete_topic(number)
+
+            self._transact(work)
+            del self._topics[name], self._numbers[number]
             self._owned[topic.owner] -= 1
-            self._sweep.forget(topic.number)
-            self.subscriptions.topic_deleted(topic.number)
+            self._sweep.forget(number)
+            self.subscriptions.topic_deleted(number)
+            self.pubsub.topic_deleted(number)
         return topic
 
     def raise_access(self, name: str) -> Topic | None:
@@ -536,65 +555,3 @@ class SqliteWriter:
         if name == "SQLITE_FULL":
             return StoreFull(f"the disk is full: {error}")
         return StoreBroken(f"{name or type(error).__name__}: {error}")
-
-
-class _Tail:
-    """End of a topic in a commit."""
-
-    __slots__ = ("count", "last", "number", "size")
-
-    def __init__(self, number: int, last: int) -> None:
-        self.number = number
-        self.last = last
-        self.count = 0
-        self.size = 0
-
-
-class _Group:
-    """Publications of one commit: rows to insert, and the state after them."""
-
-    def __init__(self, next_id: int, last_ts: int, now: int) -> None:
-        self.next_id = next_id
-        self.last_ts = last_ts
-        self.now = now
-        self.values: list[object] = []
-        """Fields of all rows, one row behind the other."""
-        self.tails: dict[str, _Tail] = {}
-        self.keys: dict[tuple[int, str], int] = {}
-        """Last event of each key in this commit, by topic and key."""
-        self.names: dict[tuple[str, str], tuple[PlainName, PlainOutcome]] = {}
-        self.owners: Counter[str] = Counter()
-        """Change of the number of names, by owner."""
-        self.named = 0
-        """Change of the number of names of all owners."""
-
-    def add(self, tail: _Tail, drafts: Sequence[PlainDraft]) -> PlainOutcome:
-        """Add the events of a publication; return its outcome."""
-        id, number, previous, values = self.next_id, tail.number, tail.last, self.values
-        # The clock may have gone back, and each event has a time of its own.
-        moment = time = self.now if self.now > self.last_ts else self.last_ts + 1
-        if len(drafts) == 1:
-            # Most publications.
-            [draft] = drafts
-            values += (id, number, previous, id, time, *draft)
-            if draft[1] is not None:
-                self.keys[number, draft[1]] = id
-            tail.size += draft[5]
-            tail.count += 1
-            tail.last, self.next_id, self.last_ts = id, id + 1, time
-            return (0, number, previous, id, time, 1)
-        first, before, version = id, previous, id + len(drafts) - 1
-        for draft in drafts:
-            values += (id, number, previous, version, time)
-            values += draft
-            if draft[1] is not None:
-                self.keys[number, draft[1]] = id
-            tail.size += draft[5]
-            previous = id
-            id += 1
-            time += 1
-        self.next_id = id
-        self.last_ts = time - 1
-        tail.last = version
-        tail.count += len(drafts)
-        return (0, number, before, first, moment, len(drafts))

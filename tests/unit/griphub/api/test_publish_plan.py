@@ -125,7 +125,7 @@ def test_an_event_goes_to_the_writer_with_the_fields_of_its_head() -> None:
     assert house.publish()
     [(plain, size, _, owner)] = house.writer.taken
     counted = len("text/plain") + len("k") + len("ab") + len("hello")
-    assert plain == ("t", ((0, "k", "text/plain", '{"a":"b"}', b"hello", counted),), None, None)
+    assert plain == ("t", ((0, "k", "text/plain", '{"a":"b"}', b"hello", counted),), None, None, None)
     assert (size, owner) == (counted + OVERHEAD, owner_key(ANONYMOUS))
 
 

@@ -41,7 +41,7 @@ def first_format(tmp_path: pathlib.Path) -> pathlib.Path:
     published(writer, "t", "a")
     writer.close()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript("drop table subscription; pragma user_version = 1")
+        connection.executescript("drop table subscription; drop table pubsub; pragma user_version = 1")
     return path
 
 
