@@ -7,6 +7,8 @@ without one: topics of events, kept in a store, read as history, followed live t
     processes  the store's writer and readers, and the sender of callbacks: children of the hub
     topics     texts of events, ranges, channels, items: the seam of history and live
     mailboxes  many topics and keys, followed over one long-poll
+    pubsub     Google's Pub/Sub API: names, JSON, resources, filters, messages
+    backlog    messages of its subscriptions: order, leases, pace
     sender     decisions about callbacks: policy, signatures, deliveries
     callbacks  requests to callbacks: resolution, connections, dispatch
     access     tokens, rights, capabilities of links, quotas

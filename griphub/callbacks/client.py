@@ -80,6 +80,9 @@ class CallbackClient:
         body: bytes,
         answer_max: int,
         done: Callable[[Outcome], None],
+        *,
+        deadline: float | None = None,
+        content_type: str | None = "application/json",
     ) -> Abortable:
         """Begin a request, a POST.
 
@@ -87,14 +90,18 @@ class CallbackClient:
             url: of the callback.
             owner: key of the owner of the subscription.
             headers: names and values beside those of every request, ASCII.
-            body: its content, JSON.
+            body: its content.
             answer_max: bytes of the answer's content that are needed; of a longer one, one more is reported.
             done: called once with its outcome, unless it is aborted; never within this call.
+            deadline: seconds of its own, in place of those of all requests; None for these.
+            content_type: media type of its content; None if it is among the headers, or there is none.
 
         Returns:
             The request, to be aborted.
         """
-        request = CallbackRequest(self._means, url, owner, _head(url, headers, len(body)), body, answer_max, done)
+        seconds = self._limits.deadline if deadline is None else deadline
+        head = _head(url, headers, len(body), content_type)
+        request = CallbackRequest(self._means, url, owner, head, body, answer_max, done, seconds)
         begin = request.begin if len(self._requests) < self._limits.requests_max else request.refuse
         self._requests[request] = None
         try:
@@ -125,9 +132,10 @@ class CallbackClient:
         del self._requests[request]
 
 
-def _head(url: CallbackUrl, headers: Sequence[tuple[str, str]], length: int) -> bytes:
+def _head(url: CallbackUrl, headers: Sequence[tuple[str, str]], length: int, content_type: str | None) -> bytes:
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
+    kind = "" if content_type is None else f"Content-Type: {content_type}\r\n"
     return (
         f"POST {url.target} HTTP/1.1\r\nHost: {url.authority}\r\nUser-Agent: {USER_AGENT.decode()}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {length}\r\n{lines}\r\n"
+        f"{kind}Content-Length: {length}\r\n{lines}\r\n"
     ).encode("ascii")

@@ -90,10 +90,12 @@ class CallbackRequest:
         body: its content.
         answer_max: bytes of the answer's content; beyond, the answer is complete, and the connection is closed.
         done: called once with the outcome, unless the request is aborted; never within ``begin``.
+        deadline: seconds for resolution, connection and answer.
     """
 
     __slots__ = (
         "_address",
+        "_allowed",
         "_answer_max",
         "_began",
         "_body",
@@ -131,6 +133,7 @@ class CallbackRequest:
         body: bytes,
         answer_max: int,
         done: Callable[[Outcome], None],
+        deadline: float,
     ) -> None:
         self._means = means
         self._url = url
@@ -143,7 +146,8 @@ class CallbackRequest:
         self._began = means.now()
         self._deadline = _NEVER
         """Monotonic time in seconds at which it fails; infinite while it waits for others."""
-        self._left = means.limits.deadline
+        self._allowed = deadline
+        self._left = deadline
         """Seconds of the deadline that are left, while it does not count."""
         self._address = ""
         self._turn = False
@@ -193,7 +197,7 @@ class CallbackRequest:
             now: monotonic time in seconds.
         """
         if self._deadline <= now:
-            self._fail(class_of(LATE), f"no answer within {self._means.limits.deadline:g} s ({self._step.value})")
+            self._fail(class_of(LATE), f"no answer within {self._allowed:g} s ({self._step.value})")
 
     # --- resolution and turn
 

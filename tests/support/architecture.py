@@ -54,10 +54,12 @@ LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
     "griphub.windows": ("grip", "griphub.topics"),
     "griphub.sender": ("grip",),
     "griphub.mailboxes": ("grip",),
+    "griphub.backlog": (),
+    "griphub.pubsub": (),
     "griphub.access": ("grip",),
     "griphub.callbacks": (
         *("grip", "process", "http1", "routing", "backend"),
-        *("griphub.store", "griphub.topics", "griphub.sender"),
+        *("griphub.store", "griphub.topics", "griphub.sender", "griphub.pubsub", "griphub.backlog"),
     ),
     "griphub.processes": (
         *("grip", "process"),

@@ -142,3 +142,21 @@ async def test_a_request_that_cannot_begin_is_not_kept(monkeypatch: pytest.Monke
     assert sender.requests == 0
     sender.sweep(1000.0)
     assert outcomes == []
+
+
+async def test_a_request_may_have_a_type_and_a_deadline_of_its_own() -> None:
+    sender, transports, now = await client()
+    outcomes: list[Outcome] = []
+    own = [("Content-Type", "text/x"), ("k", "v")]
+    sender.send(URL, "o", own, b"x", 100, outcomes.append, deadline=60.0, content_type=None)
+    await turns_of_the_loop()
+    assert transports[0].out == [
+        b"POST /hook?a=b HTTP/1.1\r\nHost: 8.8.8.8:8080\r\nUser-Agent: gripproxy-hub\r\nContent-Length: 1\r\n"
+        b"Content-Type: text/x\r\nk: v\r\n\r\nx"
+    ]
+    now[0] += 59.9
+    sender.sweep(now[0])
+    assert outcomes == []
+    now[0] += 0.2
+    sender.sweep(now[0])
+    assert [outcome.failure for outcome in outcomes] == [FailureClass.TIMEOUT]

@@ -96,7 +96,9 @@ class House:
         """Make a request, and the list that its outcome appears in."""
         outcomes: list[Outcome] = []
         parsed = parse_callback(url, AddressPolicy())
-        request = CallbackRequest(self.means, parsed, "o", b"HEAD\r\n\r\n", body, answer_max, outcomes.append)
+        request = CallbackRequest(
+            self.means, parsed, "o", b"HEAD\r\n\r\n", body, answer_max, outcomes.append, self.means.limits.deadline
+        )
         return request, outcomes
 
     def begun(self, *arguments: Any, **options: Any) -> tuple[CallbackRequest, list[Outcome]]:
