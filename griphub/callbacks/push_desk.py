@@ -129,6 +129,10 @@ class PushDesk:
     def __len__(self) -> int:
         return len(self._all)
 
+    def subscription(self, number: int) -> DeskSubscription | None:
+        """Return the subscription with a ``number``; None if there is none."""
+        return self._all.get(number)
+
     # --- orders of the hub
 
     def add(self, plain: Sequence[Any], newest: int) -> None:
@@ -407,6 +411,7 @@ class PushDesk:
             if page is None:
                 return
             events, last, floor = page.events, page.last, page.floor
+        before = backlog.read
         for event in events:
             self._memory.put(event)
         if floor > backlog.acked.position:
@@ -417,8 +422,8 @@ class PushDesk:
         if oldest is not None and (oldest.time < too_old or oldest.id <= floor):
             backlog.drop(floor, too_old)
         self._changed[subscription] = None
-        if backlog.read < topic.tail.newest:
-            # The next page is read in another turn.
+        if before < backlog.read < topic.tail.newest:
+            # The next page is read in another turn. Without progress the store lags, and a hint follows.
             self._look(subscription)
 
     def _push(self, subscription: DeskSubscription) -> None:

@@ -63,7 +63,14 @@ LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "griphub.processes": (
         *("grip", "process"),
-        *("griphub.store", "griphub.topics", "griphub.sender", "griphub.callbacks"),
+        *(
+            "griphub.store",
+            "griphub.topics",
+            "griphub.sender",
+            "griphub.callbacks",
+            "griphub.pubsub",
+            "griphub.backlog",
+        ),
     ),
     "griphub.notify": ("grip", "process", "griphub.store", "griphub.topics"),
     "griphub.api": (
