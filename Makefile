@@ -17,7 +17,7 @@ WAITING := -n $(if $(filter auto,$(JOBS)),$(shell echo $$((3 * $$(getconf _NPROC
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install dev run flask django reliable news watch sharded-cache replica two-services work-queues fan-out chat-express chat-python quick cover test unit e2e faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark test-postgresql autobahn autobahn-limits bench bench-smoke bench-hub clean
+.PHONY: help install dev run flask django reliable news watch sharded-cache replica two-services work-queues fan-out chat-express chat-python quick cover test unit e2e faults test-slow slow-e2e slow-faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark test-postgresql autobahn autobahn-limits bench bench-smoke bench-hub clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,17 +110,25 @@ quick: $(STAMPS)/dev ## format, lint, types and the unit tests of what differs f
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -x $(SPLIT) $$($(BIN)/python -m tests.support.changed) $(ARGS)
 
-test: unit e2e faults ## unit tests, then end-to-end and wire tests against gripproxy, then fault tests
+test: unit e2e faults ## unit tests, then the quick end-to-end and wire tests against gripproxy, then the quick fault tests
 
 # 5: ARGS chose none of them.
 unit: $(STAMPS)/dev ## unit tests only (no sockets)
 	$(BIN)/python -m pytest $(SPLIT) tests/unit tests/model $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ]
 
-e2e: $(STAMPS)/dev ## end-to-end and wire tests only
-	$(BIN)/python -m pytest $(WAITING) tests/e2e tests/wire $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ]
+e2e: $(STAMPS)/dev ## quick end-to-end and wire tests only
+	$(BIN)/python -m pytest $(WAITING) --part=quick tests/e2e tests/wire $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ]
 
-faults: $(STAMPS)/dev ## fault tests only
-	$(BIN)/python -m pytest tests/faults $(MUTANTS:%=--ignore=%) $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ]
+faults: $(STAMPS)/dev ## quick fault tests only
+	$(BIN)/python -m pytest --part=quick tests/faults $(MUTANTS:%=--ignore=%) $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ]
+
+test-slow: slow-e2e slow-faults ## the other end-to-end, wire and fault tests: examples, loads, hostile peers, longer runs
+
+slow-e2e: $(STAMPS)/dev ## the end-to-end and wire tests of these only
+	$(BIN)/python -m pytest $(WAITING) --part=slow tests/e2e tests/wire $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ]
+
+slow-faults: $(STAMPS)/dev ## the fault tests of these only
+	$(BIN)/python -m pytest --part=slow tests/faults $(MUTANTS:%=--ignore=%) $(ARGS) || [ $$? -eq $(if $(strip $(ARGS)),5,0) ]
 
 cover: $(STAMPS)/dev ## which lines and branches the unit tests run, and whether they are enough
 	$(BIN)/python -m pytest -q $(SPLIT) --cov=gripproxy --cov=handler --cov=griphub --cov-branch --cov-report=json:$(VENV)/coverage.json --cov-report= tests/unit tests/model $(ARGS)
