@@ -66,15 +66,17 @@ class Truth:
         return found
 
     def lost(self, keys: Keys, place: int, id: int) -> bool:
-        """Return whether a restore has lost an event of a range.
+        """Return whether a restore that has lost a place has lost an event of a range up to there too.
 
         Args:
             keys: the range.
-            place: id up to which events count.
-            id: that was issued later; restores behind it do not count.
+            place: the place.
+            id: that was issued later; restores behind it do not count, nor do those before the place.
         """
         ids = self._of_range(keys)
-        return any(self.history.lost_before(each, id) for each in ids[: bisect.bisect_right(ids, place)])
+        ids = ids[: bisect.bisect_right(ids, place)]
+        restores = [each for each in self.history.restores if each.lost(place) and id >= each.first - 1]
+        return any(restored.lost(each) for restored in restores for each in ids)
 
     def between(self, keys: Keys, after: int, id: int, *, inclusive: bool = False) -> list[int]:
         """Return the ids of a range between two places, those that were lost before the second one left out.

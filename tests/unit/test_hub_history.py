@@ -626,6 +626,20 @@ def test_a_promise_of_a_lost_future_without_a_lost_event_of_the_range_is_kept() 
     assert "gap-free" in judge(promised(lost_key="z", comes_back=True)), "its cursor is one of a lost future"
 
 
+def test_events_that_an_earlier_restore_has_lost_make_no_difference() -> None:
+    history = promised(lost_key="z")
+    earlier = Event(200, 100, 200, 9100, "c200", "a")
+    history.restores.append(Restored(150, 300, (), (earlier,)))
+    history.restores.append(Restored(300, 400, (), (Event(301, 300, 301, 9300, "c301", "z"),)))
+    last = Event(400, 300, 400, 9400, "c400", "a")
+    history.store += [Event(300, 100, 300, 9200, "c300", "a"), last]
+    history.newest = 400
+    history.steps += [got(200, 100, key="a"), Told(201.0, "r", "resync", None, "")]
+    history.steps += [opened(150), got(300, 100, key="a"), Progressed(301.0, "r", 301, "g.301.9")]
+    history.steps += [got(400, 300, key="a"), Progressed(401.0, "r", 400, "h.400.9")]
+    assert "gap-free" not in judge(history)
+
+
 def test_a_poll_may_name_the_last_event_of_its_range_below_its_place() -> None:
     history = History(readers={"r": A_ONLY}, complete={"r"}, newest=100)
     history.restores = [Restored(1, 100, (), (stored(2, key="z"), stored(3, key="z")))]
