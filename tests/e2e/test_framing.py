@@ -157,5 +157,8 @@ def test_responses(site: Site, backend: RawBackend, split: str) -> None:
         found = tuple(messages(got, method == "HEAD"))
         if found != at_client:
             differences.append((where, name, found))
+        # Bytes behind an answer, or its end, may arrive when its connection is used again: not by the next row.
+        backend.answer = None
+        exchange(site, [b"GET /between HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"])
     backend.take()
     assert differences == []
