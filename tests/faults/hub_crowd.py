@@ -120,7 +120,7 @@ class Reader:
         """Reports received."""
         self.returns = 0
         """Connections begun after the first."""
-        self._recorder.reader(name, self.keys)
+        self._recorder.reader(name, self.keys, polls=form == "poll")
 
     @property
     def place(self) -> int:

@@ -39,7 +39,7 @@ class SoftRecorder(Recorder):
         self.cursors: dict[str, str] = {}
         """Last cursor of each watcher; none after a resync."""
 
-    def reader(self, name: str, keys: Keys, *, watches: bool = False) -> None:
+    def reader(self, name: str, keys: Keys, *, watches: bool = False, polls: bool = False) -> None:
         """Record a watcher of a range."""
         self.soft.watchers[name] = keys
 

@@ -160,7 +160,8 @@ def gap_free(history: History) -> Iterator[Finding]:
         for step in steps:
             if isinstance(step, Opened):
                 place = step.after if place is None else place
-                promised = -1
+                # A poll may be held from before a restore on.
+                promised = promised if name in history.polls and promised == step.after else -1
             elif isinstance(step, Told):
                 if step.kind != "truncated":
                     place = None
@@ -170,7 +171,7 @@ def gap_free(history: History) -> Iterator[Finding]:
                 yield from _missed(truth, name, place or 0, step.cursor, inclusive=True, promised=promised)
                 # A poll that was held may name the last event of its range, which is below the place it was asked with.
                 place = step.cursor if not isinstance(step, Progressed) else max(place or 0, step.cursor)
-                promised = step.cursor if isinstance(step, Progressed) else -1
+                promised = step.cursor if isinstance(step, Progressed) or name in history.polls else -1
             elif isinstance(step, Got):
                 yield from _missed(truth, name, place or 0, step.id, promised=promised)
                 place = max(place or 0, step.id)
@@ -210,8 +211,8 @@ def _missed(
 ) -> Iterator[Finding]:
     """Yield the loss between the place of a reader and the id that it is at next, which may be part of the loss.
 
-    The place of a watcher that has stayed connected may be one that was promised to it. If no event of its range was
-    lost up to there, its table is that of the restored store.
+    The place of a watcher that has stayed connected, or of a poll that was held, may be one that was promised to it. If
+    no event of its range was lost up to there, its table is that of the restored store.
     """
     history = truth.history
     # A page that is complete up to the birth of a topic is one of that topic.

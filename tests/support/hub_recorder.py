@@ -129,15 +129,18 @@ class Recorder:
         ids = tuple(int(event["id"]) for event in answer["events"])
         self.history.answers.append(Answer(time.monotonic(), name, ids, int(answer["version"])))
 
-    def reader(self, name: str, keys: Keys, *, watches: bool = False) -> None:
+    def reader(self, name: str, keys: Keys, *, watches: bool = False, polls: bool = False) -> None:
         """Record a reader of a range.
 
         Args:
             name: of the reader.
             keys: its range.
             watches: whether it gets progress.
+            polls: whether its requests are held while there is nothing for it.
         """
         self.history.readers[name] = keys
+        if polls:
+            self.history.polls.add(name)
         if watches:
             self.history.watchers.add(name)
 

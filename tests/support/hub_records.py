@@ -294,6 +294,7 @@ class History:
         answers: in the order of their arrival.
         readers: range of each reader, by name.
         watchers: names of the readers that get progress.
+        polls: names of the readers whose requests are held while there is nothing for them.
         steps: of all readers, in the order of their arrival.
         pushed: ids of the events that each callback received, by its name.
         complete: readers that followed until the end, and had the time to receive all events.
@@ -312,6 +313,7 @@ class History:
     answers: list[Answer] = field(default_factory=list)
     readers: dict[str, Keys] = field(default_factory=dict)
     watchers: set[str] = field(default_factory=set)
+    polls: set[str] = field(default_factory=set)
     steps: list[Step] = field(default_factory=list)
     pushed: dict[str, set[int]] = field(default_factory=dict)
     complete: set[str] = field(default_factory=set)

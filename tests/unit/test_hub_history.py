@@ -626,6 +626,24 @@ def test_a_promise_of_a_lost_future_without_a_lost_event_of_the_range_is_kept() 
     assert "gap-free" in judge(promised(lost_key="z", comes_back=True)), "its cursor is one of a lost future"
 
 
+def polled(lost_key: str, polls: bool) -> History:
+    """A reader of ``a`` had a page up to event 3, and asked from there on, when a restore lost events 2 and 3."""
+    history = History(readers={"r": A_ONLY}, polls={"r"} if polls else set(), complete={"r"}, newest=100)
+    history.restores = [Restored(1, 100, (), (stored(2, key=lost_key), stored(3, key="z")))]
+    history.store = [stored(1, key="a"), Event(100, 1, 100, 9000, "c100", "a")]
+    history.steps = [opened(), got(1, key="a")]
+    if lost_key == "a":
+        history.steps.append(got(2, 1, key="a"))
+    history.steps += [Paged(3.0, "r", 3), opened(3), got(100, 1, key="a"), Paged(100.0, "r", 100)]
+    return history
+
+
+def test_a_poll_may_be_held_over_a_restore_that_lost_no_event_of_its_range() -> None:
+    assert judge(polled("z", polls=True)) == {}
+    assert "gap-free" in judge(polled("a", polls=True))
+    assert "gap-free" in judge(polled("z", polls=False)), "it has asked with a cursor of a lost future"
+
+
 def test_events_that_an_earlier_restore_has_lost_make_no_difference() -> None:
     history = promised(lost_key="z")
     earlier = Event(200, 100, 200, 9100, "c200", "a")
