@@ -23,8 +23,8 @@ __all__ = ["TURN", "DeskPort", "Leased", "PushDesk"]
 TURN: Final = 0.005
 """Seconds of a turn."""
 
-BURY_MAX: Final = 50
-"""Messages on their way to dead letter topics, of one subscription."""
+PULL_BYTES: Final = 4_000_000
+"""Bytes of events after which the answer to a pull ends; it has one message at least."""
 
 Leased = tuple[int, int, int, Row]
 """Message of an answer to a pull: id, number of its lease, number of the delivery, row of its event."""
@@ -256,11 +256,12 @@ class PushDesk:
         if len(subscription.backlog) - subscription.backlog.leased < most:
             self._read(subscription, most)
         found: list[Leased] = []
-        now = self._now()
-        while len(found) < most and (entries := subscription.backlog.lease(now, 1)):
+        now, size = self._now(), 0
+        while len(found) < most and size < PULL_BYTES and (entries := subscription.backlog.lease(now, 1)):
             event = self._event(subscription, entries[0])
             if event is not None:
                 found.append((event.id, entries[0].lease, entries[0].attempts, event.row))
+                size += event.size
         subscription.waiting = not found
         self._schedule(subscription)
         return found

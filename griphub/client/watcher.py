@@ -356,7 +356,7 @@ class Watcher:
         if snapshot is None:
             raise ConnectionLost("the source has no snapshot now", maybe_stored=False)
         if snapshot.version < floor.number:
-            # It lags; or it was restored, and the hub has another floor since.
+            # The source lags; or it was restored, and the hub has another floor since.
             self._behind = True
             text = f"the snapshot of the source is that of version {snapshot.version}, and changes up to {floor.number}"
             raise ConnectionLost(f"{text} are not retained", maybe_stored=False)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import binascii
+import base64
 import hmac
 import struct
 from dataclasses import dataclass
 from typing import Final
 
+from griphub.pubsub.proto_json import decode_bytes
 from griphub.pubsub.status import ApiError, invalid
 
 __all__ = ["AckId", "AckIds"]
@@ -52,9 +53,7 @@ class AckIds:
         """
         content = _FORM.pack(ack.subscription, ack.message, ack.lease, ack.life)
         code = hmac.digest(self._key, content, "sha256")[:_MAC]
-        return (
-            binascii.b2a_base64(content + code, newline=False).decode().replace("+", "-").replace("/", "_").rstrip("=")
-        )
+        return base64.urlsafe_b64encode(content + code).decode().rstrip("=")
 
     def read(self, text: str) -> AckId:
         """Return the delivery that a text names.
@@ -65,14 +64,8 @@ class AckIds:
         Raises:
             ApiError: INVALID_ARGUMENT, the hub has not made it.
         """
-        content = b""
-        if text.isascii() and len(text) < 200:
-            try:
-                plain = text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4)
-                content = binascii.a2b_base64(plain, strict_mode=True)
-            except binascii.Error:
-                raise _bad(text) from None
-        if len(content) != _FORM.size + _MAC:
+        content = decode_bytes(text) if len(text) < 200 else None
+        if content is None or len(content) != _FORM.size + _MAC:
             raise _bad(text)
         code = hmac.digest(self._key, content[: _FORM.size], "sha256")[:_MAC]
         if not hmac.compare_digest(code, content[_FORM.size :]):

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
+from urllib.parse import quote
 
 import orjson
 
@@ -40,8 +41,8 @@ _FORBIDDEN_PREFIXES: Final = ("x-goog-", "webhook-")
 """Headers that no attribute becomes: they are the connection's, or the hub's own."""
 
 _CE_NAME: Final = re.compile(r"ce-[a-z0-9]{1,100}")
-_PLAIN: Final = re.compile(r"[!#$&-~]*")
-"""Characters of a value that stay as they are: visible ones of ASCII other than the quote and the percent sign."""
+_PLAIN: Final = "!#$&'()*+,/:;<=>?@[\\]^`{|}"
+"""Characters of a value that stay as they are beside letters, digits and ``-._~``; not the quote, nor the percent sign."""
 
 
 class Form(Enum):
@@ -191,10 +192,4 @@ def encoded_header(value: str) -> str:
     Args:
         value: any text.
     """
-    if _PLAIN.fullmatch(value):
-        return value
-    out = []
-    for byte in value.encode("utf-8", "replace"):
-        plain = 0x21 <= byte <= 0x7E and byte not in (0x22, 0x25)
-        out.append(chr(byte) if plain else f"%{byte:02X}")
-    return "".join(out)
+    return quote(value, safe=_PLAIN, errors="replace")

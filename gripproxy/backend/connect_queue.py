@@ -30,6 +30,8 @@ HOLD: Final = 0.05
 WINDOW: Final = 0.025
 """Seconds over which that is measured."""
 
+_CHANGING, _READING, _FRESH = range(3)
+
 
 class ConnectQueue:
     """Requests that wait for a connection to one target.
@@ -43,13 +45,12 @@ class ConnectQueue:
         "_allowed",
         "_at",
         "_begun",
-        "_changing",
-        "_last_changing",
+        "_lines",
         "_most",
         "_rate",
-        "_reading",
         "_released",
         "_timeout",
+        "_turn",
         "connections",
     )
 
@@ -65,15 +66,15 @@ class ConnectQueue:
         """Begin of the window, in seconds."""
         self._released = 0
         """Connections released in the window."""
-        self._changing: dict[Sink, tuple[float, bool]] = {}
-        self._reading: dict[Sink, tuple[float, bool]] = {}
-        """Requests in the order of their arrival: when each gives up, in seconds, and whether it needs a new one."""
-        self._last_changing = False
+        self._lines: tuple[dict[Sink, float], ...] = ({}, {}, {})
+        """Requests that change something, that read, and that need a new connection, each in the order of arrival: the
+        time at which each gives up, in seconds. A released connection passes over the last line, however long it is."""
+        self._turn = 0
         self.connections = 0
         """Connections that exist or are being opened."""
 
     def __len__(self) -> int:
-        return len(self._changing) + len(self._reading)
+        return sum(map(len, self._lines))
 
     def open(self, now: float) -> bool:
         """Count one more connection, if one may be opened.
@@ -117,12 +118,11 @@ class ConnectQueue:
         """
         if not len(self):
             self._begun, self._released, self._rate = now, 0, FAST_RATE
-        (self._changing if changing else self._reading)[sink] = (now + self._timeout, fresh)
+        self._lines[_FRESH if fresh else _CHANGING if changing else _READING][sink] = now + self._timeout
 
     def forget(self, sink: Sink) -> bool:
         """Remove a request; return whether it waited."""
-        waits = self._changing.pop(sink, None) or self._reading.pop(sink, None)
-        return waits is not None
+        return any(line.pop(sink, None) is not None for line in self._lines)
 
     def take(self, *, reused: bool) -> tuple[Sink, bool] | None:
         """Remove the request whose turn it is.
@@ -133,23 +133,20 @@ class ConnectQueue:
         Returns:
             The request, and whether it needs a new connection; None if no request waits for such a connection.
         """
-        lines = (self._reading, self._changing) if self._last_changing else (self._changing, self._reading)
-        for line in lines:
-            for sink, (_, fresh) in line.items():
-                if not (reused and fresh):
-                    del line[sink]
-                    self._last_changing = line is self._changing
-                    return sink, fresh
+        for step in range(len(self._lines)):
+            number = (self._turn + step) % len(self._lines)
+            line = self._lines[number]
+            if line and not (reused and number == _FRESH):
+                sink = next(iter(line))
+                del line[sink]
+                self._turn = number + 1
+                return sink, number == _FRESH
         return None
 
-    def expired(self, now: float) -> list[Sink]:
-        """Return the requests that have waited too long, which wait no more; ``now`` in seconds."""
-        found = []
-        for line in (self._changing, self._reading):
-            while line:
-                sink, (end, _) = next(iter(line.items()))
-                if end > now:
-                    break
+    def expired(self, now: float) -> Sink | None:
+        """Return a request that has waited too long, which waits no more; None for none. ``now`` in seconds."""
+        for line in self._lines:
+            if line and line[sink := next(iter(line))] <= now:
                 del line[sink]
-                found.append(sink)
-        return found
+                return sink
+        return None

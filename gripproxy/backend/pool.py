@@ -378,14 +378,17 @@ class LocalPool(HostPool):
         """Open connections for requests that wait, and end those that have waited too long."""
         self._ticking = False
         queue, now = self._queue, self._owner.loop.time()
-        for sink in queue.expired(now):
-            sink.on_connect_failed(TimeoutError(f"no connection within {self._owner.connect_timeout:g} s"))
-        while queue and queue.open(now):
-            waiting = queue.take(reused=False)
-            assert waiting is not None
-            self._begin(*waiting)
-        if queue:
-            self._tick_later()
+        try:
+            while (sink := queue.expired(now)) is not None:
+                sink.on_connect_failed(TimeoutError(f"no connection within {self._owner.connect_timeout:g} s"))
+            while queue and queue.open(now):
+                waiting = queue.take(reused=False)
+                assert waiting is not None
+                self._begin(*waiting)
+        finally:
+            # A fault of one request keeps none of the others waiting.
+            if queue:
+                self._tick_later()
 
 
 class BackendPool:

@@ -1479,7 +1479,7 @@ export class Watcher {
     if (found === null || found === undefined) throw new Lost("the source has no snapshot now");
     const version = sourceVersion(found.version);
     if (version < floor.number) {
-      // It lags; or it was restored, and the hub has another floor since.
+      // The source lags; or it was restored, and the hub has another floor since.
       this.#behind = true;
       throw new Lost(`the snapshot of the source is that of version ${version}: changes up to ${floor.number} are lost`);
     }

@@ -346,6 +346,12 @@ class TestPull:
         house.subscribe()
         assert [len(house.pull(most=most)) for most in (1, 5, 1000)] == [1, 5, 500]
 
+    def test_large_messages_end_an_answer(self, house: House) -> None:
+        for id in (10, 20, 30):
+            house.events.append(PushedEvent((id, id - 10, id, 10**9, b"", "", None, 0, None, 3_000_000)))
+        house.subscribe()
+        assert [[id for id, _ in house.pull()] for _ in range(3)] == [[10, 20], [30], []]
+
     def test_the_hub_is_called_when_there_is_a_message(self, house: House) -> None:
         house.subscribe()
         house.publish()

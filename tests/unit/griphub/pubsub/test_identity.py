@@ -20,7 +20,7 @@ def keys() -> list[IdentityKey]:
 
 
 def verified(token: str, jwks: bytes, audience: str = ENDPOINT) -> dict[str, Any]:
-    """What a receiver reads with the keys that it has fetched."""
+    """Claims of a token, verified with the keys that a receiver has fetched."""
     kid = jwt.get_unverified_header(token)["kid"]
     key = {each["kid"]: each for each in json.loads(jwks)["keys"]}[kid]
     options: Any = {"verify_exp": False, "verify_iat": False}
