@@ -42,7 +42,7 @@ _FORBIDDEN_PREFIXES: Final = ("x-goog-", "webhook-")
 
 _CE_NAME: Final = re.compile(r"ce-[a-z0-9]{1,100}")
 _PLAIN: Final = "!#$&'()*+,/:;<=>?@[\\]^`{|}"
-"""Characters of a value that stay as they are beside letters, digits and ``-._~``; not the quote, nor the percent sign."""
+"""Characters of a value that stay as they are beside letters, digits and ``-._~``; no quote, no percent sign."""
 
 
 class Form(Enum):
