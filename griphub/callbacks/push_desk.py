@@ -133,6 +133,10 @@ class PushDesk:
         """Return the subscription with a ``number``; None if there is none."""
         return self._all.get(number)
 
+    def signing_keys(self) -> set[str]:
+        """Return the names of keys that subscriptions are signed with, separated by commas, of each once."""
+        return {",".join(each.settings.signing_keys) for each in self._all.values()}
+
     # --- orders of the hub
 
     def add(self, plain: Sequence[Any], newest: int) -> None:

@@ -127,6 +127,10 @@ class PushPort:
         """Number of requests under way."""
         return self._shares.running
 
+    def identify(self, tokens: IdentityTokens) -> None:
+        """Send other ``tokens`` from now on."""
+        self._tokens = tokens
+
     # --- the desk
 
     def push(self, subscription: DeskSubscription, event: PushedEvent, sent: Sent) -> None:

@@ -12,6 +12,7 @@ __all__ = [
     "BACKLOGS",
     "BURIED",
     "BURY",
+    "IDENTITY",
     "MODIFIED",
     "MODIFY",
     "PULL",
@@ -26,6 +27,7 @@ __all__ = [
     "TOPIC_GONE",
     "PlainAcks",
     "PlainFigures",
+    "PlainIdentity",
     "PlainLeased",
     "PlainPushed",
 ]
@@ -39,11 +41,12 @@ PULL: Final = 25
 ACKNOWLEDGE: Final = 26
 MODIFY: Final = 27
 BURIED: Final = 28
+IDENTITY: Final = 29
 """Kinds of orders: ``(PUSH_ADD, subscriptions, newest)`` with the id up to which the hub knows the store;
 ``(PUSH_CHANGE, number, settings)``; ``(PUSH_MOVE, number, generation, position, intervals)``;
 ``(PUSH_REMOVE, numbers)``; ``(TOPIC_GONE, topic)``; ``(PULL, call, number, most)``;
 ``(ACKNOWLEDGE, call, number, acks)``; ``(MODIFY, call, number, acks, seconds)``;
-``(BURIED, number, id, published)``."""
+``(BURIED, number, id, published)``; ``(IDENTITY, issuer, kid, pem, signing keys)``, before all others."""
 
 PULLED: Final = 20
 ACKNOWLEDGED: Final = 21
@@ -69,6 +72,9 @@ PlainLeased = tuple[int, int, int, Row]
 PlainFigures = tuple[int, int, int, int, int, float, dict[str, int], float, int]
 """Number of a subscription; known messages; those under way; time of the oldest one (microseconds since 1970; 0 for
 none); window; pause in seconds; answers by class; sum of the seconds to them; attributes that were no headers."""
+
+PlainIdentity = tuple[str, str, str, dict[str, str]]
+"""Issuer of tokens; name of the key that signs them, and the key (PKCS #8); texts of signing keys by name."""
 
 PlainBacklogs = list[PlainProgress]
 """States of deliveries."""

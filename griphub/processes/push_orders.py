@@ -16,6 +16,7 @@ from griphub.processes.push_commands import (
     BACKLOGS,
     BURIED,
     BURY,
+    IDENTITY,
     MODIFIED,
     MODIFY,
     PULL,
@@ -32,12 +33,13 @@ from griphub.processes.push_commands import (
     PlainFigures,
     PlainPushed,
 )
-from griphub.pubsub.identity import IdentityTokens
+from griphub.pubsub.identity import IdentityKey, IdentityTokens
 from griphub.pubsub.push_answer import Judgement
+from griphub.pubsub.push_config import SIGNING_KEYS
 from griphub.pubsub.status import ApiError
 from griphub.sender.callback import BadCallback
 from griphub.sender.host_shares import HostShares
-from griphub.sender.signature import Signer
+from griphub.sender.signature import Signer, SigningKey
 from griphub.store.plain_records import PlainProgress
 from gripproxy.process.log import log
 
@@ -62,8 +64,6 @@ class PushOrders:
         origin: name of the hub.
         window_max: greatest number of requests under way of one subscription.
         shares: greatest numbers of requests under way: in all, to one host, of one owner.
-        tokens: identity of the hub; None for none.
-        signers: by names of keys, separated by commas.
     """
 
     def __init__(
@@ -76,12 +76,14 @@ class PushOrders:
         origin: str,
         window_max: int,
         shares: tuple[int, int, int],
-        tokens: IdentityTokens | None,
-        signers: Mapping[str, Signer],
     ) -> None:
         self._answer = answer
         self._now = now
-        self._port = PushPort(send, self._answered, now, wall, HostShares(*shares), tokens, signers)
+        self._wall = wall
+        self._keys: dict[str, SigningKey] = {}
+        self._signers: dict[str, Signer] = {}
+        """By names of keys, separated by commas."""
+        self._port = PushPort(send, self._answered, now, wall, HostShares(*shares), None, self._signers)
         self._desk = PushDesk(source, self, now, wall, origin, window_max)
         self.orders: Final[Mapping[int, Callable[..., None]]] = {
             PUSH_ADD: self._add,
@@ -93,6 +95,7 @@ class PushOrders:
             ACKNOWLEDGE: self._acknowledge,
             MODIFY: self._modify,
             BURIED: self._buried,
+            IDENTITY: self._identify,
         }
         """Methods by the kind of the order."""
 
@@ -113,12 +116,22 @@ class PushOrders:
         times = [each for each in (self._desk.deadline, self._port.deadline) if each is not None]
         return min(times, default=None)
 
-    def report(self) -> None:
-        """Send the states of deliveries that have changed, and the figures of these subscriptions."""
+    def report(self) -> bool:
+        """Send the states of deliveries that have changed, and the figures of these subscriptions.
+
+        Returns:
+            True if there were some: there may be more.
+        """
         states = self._desk.reports(REPORTS_MAX)
         if states:
             self._answer((BACKLOGS, states))
             self._answer((PUSH_FIGURES, [each for state in states if (each := self._figures(state[0])) is not None]))
+        return bool(states)
+
+    @property
+    def running(self) -> int:
+        """Number of requests under way."""
+        return self._port.running
 
     # --- the store
 
@@ -146,17 +159,35 @@ class PushOrders:
 
     # --- orders
 
+    def _identify(self, issuer: str, kid: str, pem: str, keys: Mapping[str, str]) -> None:
+        self._port.identify(IdentityTokens(issuer, IdentityKey(kid, pem, self._wall())))
+        self._keys = {name: SigningKey.parse(text, None) for name, text in keys.items()}
+        self._signers.clear()
+        for names in self._desk.signing_keys():
+            self._prepare(names)
+
+    def _prepare(self, names: str) -> None:
+        """Have a signer with some keys ready."""
+        if not names or names in self._signers:
+            return
+        for name in names.split(","):
+            if name not in self._keys:
+                raise ValueError(f"there is no signing key {name!r}: add it to push_signing_keys")
+        self._signers[names] = Signer([self._keys[name] for name in names.split(",")])
+
     def _add(self, subscriptions: Sequence[PlainPushed], newest: int) -> None:
         for plain in subscriptions:
             try:
+                self._prepare(_signing_keys(plain[3]))
                 self._desk.add(plain, newest)
             except (ApiError, BadCallback, ValueError, KeyError) as error:
                 log.error("subscription of the push API not begun: number=%d reason=%s", plain[0], error)
 
     def _change(self, number: int, settings: Mapping[str, Any]) -> None:
         try:
+            self._prepare(_signing_keys(settings))
             self._desk.change(number, settings)
-        except (ApiError, BadCallback, KeyError) as error:
+        except (ApiError, BadCallback, ValueError, KeyError) as error:
             log.error("subscription of the push API not changed: number=%d reason=%s", number, error)
 
     def _remove(self, numbers: Sequence[int]) -> None:
@@ -245,3 +276,8 @@ class PushOrders:
         attempts = subscription.settings.policy.attempts_max
         topic = subscription.settings.dead_letter_topic
         self._answer((BURY, subscription.number, topic, event.row, attempts, progress))
+
+
+def _signing_keys(settings: Mapping[str, Any]) -> str:
+    names: str = settings["pushConfig"].get("attributes", {}).get(SIGNING_KEYS, "")
+    return names

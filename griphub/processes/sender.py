@@ -17,6 +17,7 @@ from griphub.callbacks.courier import Report
 from griphub.processes.child import ChildLog, child_arguments
 from griphub.processes.child_process import ChildProcess, pause_before
 from griphub.processes.frames import frame
+from griphub.processes.push_link import PushLink
 from griphub.processes.sender_commands import (
     ADD,
     CANCEL,
@@ -74,6 +75,7 @@ class SenderProcess:
         numbers: returns the numbers of all subscriptions, for a process that has started.
         plain: returns the subscription with a number; None if there is none any more.
         on_reports: called with reports.
+        push: link about subscriptions of the push API; None without the API.
         log_settings: of the log of the process.
 
     Attributes:
@@ -90,6 +92,7 @@ class SenderProcess:
         numbers: Callable[[], Iterable[int]],
         plain: Callable[[int], PlainSubscription | None],
         on_reports: Callable[[Sequence[Report]], None],
+        push: PushLink | None = None,
         log_settings: ChildLog | None = None,
     ) -> None:
         self._path = path
@@ -98,6 +101,7 @@ class SenderProcess:
         self._numbers = numbers
         self._plain = plain
         self._on_reports = on_reports
+        self._push = push
         self._loop = asyncio.get_running_loop()
         self._state = _State.NONE
         self._child: ChildProcess | None = None
@@ -108,6 +112,8 @@ class SenderProcess:
         """Processes in sequence that ended before their first report."""
         self._adding: deque[int] = deque()
         """Numbers of subscriptions that the process is still to be given."""
+        self._adding_pushed: deque[int] = deque()
+        """Those of the push API."""
         self._cancels: dict[int, asyncio.Future[None]] = {}
         self._events: list[PlainEvents] = []
         self._events_size = 0
@@ -132,7 +138,13 @@ class SenderProcess:
         if self._state is not _State.NONE:
             return
         self._look_for_earlier()
-        if not self.succession.done() or any(True for _ in self._numbers()):
+        pushed = () if self._push is None else self._push.numbers()
+        if not self.succession.done() or any(True for numbers in (self._numbers(), pushed) for _ in numbers):
+            self._begin()
+
+    def need(self) -> None:
+        """Start the process if it was not needed yet."""
+        if self._state is _State.NONE:
             self._begin()
 
     def _look_for_earlier(self) -> None:
@@ -180,8 +192,7 @@ class SenderProcess:
         Args:
             subscription: the subscription.
         """
-        if self._state is _State.NONE:
-            self._begin()
+        self.need()
         self._order((ADD, [subscription], self._newest()))
 
     def renew(self, number: int) -> None:
@@ -284,8 +295,12 @@ class SenderProcess:
             found = [plain for plain in map(self._plain, numbers) if plain is not None]
             if found:
                 child.write(frame((ADD, found, self._newest())))
-            if self._adding:
-                self._turn_soon()
+        elif self._adding_pushed and self._push is not None:
+            numbers = [self._adding_pushed.popleft() for _ in range(min(SLICE, len(self._adding_pushed)))]
+            if (order := self._push.additions(numbers)) is not None:
+                child.write(frame(order))
+        if self._adding or self._adding_pushed:
+            self._turn_soon()
         events, self._events, self._events_size = self._events, [], 0
         hints, self._hints = self._hints, {}
         if events:
@@ -301,7 +316,9 @@ class SenderProcess:
 
     def _received(self, value: Any) -> None:
         kind = value[0]
-        if kind == REPORTS:
+        if self._push is not None and self._push.received(kind, value[1:]):
+            self._failures = 0
+        elif kind == REPORTS:
             self._failures = 0
             self._on_reports(value[1])
         elif kind == CANCELLED:
@@ -321,6 +338,9 @@ class SenderProcess:
         # It has the lock, and was not given the cancelled ones.
         self._release()
         self._adding = deque(self._numbers())
+        if self._push is not None:
+            self._push.began(self._order)
+            self._adding_pushed = deque(self._push.numbers())
         self._turn_soon()
 
     def _cancelled(self, number: int) -> None:
@@ -333,6 +353,8 @@ class SenderProcess:
         self._succeed()
         for number in list(self._cancels):
             self._cancelled(number)
+        if self._push is not None:
+            self._push.released()
 
     # --- end and return
 
@@ -346,7 +368,10 @@ class SenderProcess:
         if self.succession.done():
             # The kernel has closed its connections.
             self._release()
+        if self._push is not None:
+            self._push.ended()
         self._adding.clear()
+        self._adding_pushed.clear()
         self._events, self._events_size, self._hints = [], 0, {}
         self._end.set()
 

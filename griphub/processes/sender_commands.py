@@ -77,6 +77,11 @@ class SenderOptions:
         total: requests under way.
         per_host: requests under way to one host.
         per_owner: requests under way of one owner.
+        origin: name of the hub, for the source of CloudEvents.
+        push_window: requests under way of one push subscription.
+        push_total: requests under way of all of them.
+        push_per_host: those to one host.
+        push_per_owner: those of one owner.
     """
 
     allow: tuple[str, ...] = ()
@@ -89,6 +94,11 @@ class SenderOptions:
     total: int = 200
     per_host: int = 40
     per_owner: int = 40
+    origin: str = "hub"
+    push_window: int = 1000
+    push_total: int = 4000
+    push_per_host: int = 2000
+    push_per_owner: int = 4000
 
     @property
     def text(self) -> str:

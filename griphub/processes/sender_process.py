@@ -26,13 +26,17 @@ import uvloop
 from griphub.callbacks.client import CallbackClient
 from griphub.callbacks.courier import Abortable
 from griphub.callbacks.dispatcher import Dispatcher, DispatcherLimits, PageRead
+from griphub.callbacks.event_source import StoreSource
 from griphub.callbacks.outcome import Outcome
 from griphub.callbacks.own_addresses import own_addresses
 from griphub.callbacks.push_event import push_event
+from griphub.callbacks.pushed_event import PushedEvent
 from griphub.callbacks.request_limits import RequestLimits
 from griphub.processes.child import child_parser
 from griphub.processes.collector import KEEPING, settle_collector
 from griphub.processes.frames import FrameBuffer, frame
+from griphub.processes.push_commands import PUSH_ADD, PlainPushed
+from griphub.processes.push_orders import PushOrders
 from griphub.processes.sender_commands import (
     ADD,
     CANCEL,
@@ -142,6 +146,9 @@ class SenderPort:
         body: bytes,
         answer_max: int,
         done: Callable[[Outcome], None],
+        *,
+        deadline: float | None = None,
+        content_type: str | None = "application/json",
     ) -> Abortable:
         """Begin a request; see ``Port``.
 
@@ -152,6 +159,8 @@ class SenderPort:
             body: its content.
             answer_max: greatest number of bytes of the answer's content.
             done: called once with its outcome.
+            deadline: seconds to its end; None for those of the options.
+            content_type: media type of its content; None if it is among the headers.
         """
 
         def ended(outcome: Outcome) -> None:
@@ -161,14 +170,17 @@ class SenderPort:
             except Exception:  # noqa: BLE001 - it is logged, and the end
                 self._failed()
 
-        return self._client.send(url, owner, headers, body, answer_max, ended)
+        return self._client.send(
+            *(url, owner, headers, body, answer_max, ended), deadline=deadline, content_type=content_type
+        )
 
 
 class Orders(asyncio.Protocol):
     """Connection to the hub: orders in, reports out, and turns of the dispatcher.
 
     Args:
-        dispatcher: carries the orders out.
+        dispatcher: carries the orders about P3Sub subscriptions out.
+        push: carries those about subscriptions of the push API out.
         port: reads as far as the hub knows the store.
         epochs: those of the store.
         figures: returns figures by name.
@@ -181,12 +193,14 @@ class Orders(asyncio.Protocol):
     def __init__(
         self,
         dispatcher: Dispatcher,
+        push: PushOrders,
         port: SenderPort,
         epochs: Epochs,
         figures: Callable[[], dict[str, int]],
         ended: Callable[[], None],
     ) -> None:
         self._dispatcher = dispatcher
+        self._push = push
         self._port = port
         self._epochs = epochs
         self._figures = figures
@@ -207,6 +221,8 @@ class Orders(asyncio.Protocol):
             CANCEL: self._cancel,
             EVENTS: self._stored,
             HINT: self._hint,
+            **push.orders,
+            PUSH_ADD: self._add_pushed,
         }
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -236,6 +252,9 @@ class Orders(asyncio.Protocol):
         self._stopped = True
         while reports := self._dispatcher.reports(final=True):
             self.send((REPORTS, reports))
+        while self._push.report():
+            # There are more than one frame takes.
+            pass
         if self._transport is not None:
             self._transport.close()
 
@@ -281,14 +300,16 @@ class Orders(asyncio.Protocol):
             return
         try:
             more = self._dispatcher.work()
+            more = self._push.work() or more
         except Exception:  # noqa: BLE001 - it is logged, and the end
             self.fail()
             return
         if more:
             self.kick()
-        elif (deadline := self._dispatcher.deadline) is not None and (
-            self._timer is None or deadline < self._timer.when()
-        ):
+            return
+        times = [each for each in (self._dispatcher.deadline, self._push.deadline) if each is not None]
+        deadline = min(times, default=None)
+        if deadline is not None and (self._timer is None or deadline < self._timer.when()):
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self._loop.call_at(deadline, self._due)
@@ -307,6 +328,7 @@ class Orders(asyncio.Protocol):
             return
         try:
             reports = self._dispatcher.reports()
+            self._push.report()
         except Exception:  # noqa: BLE001 - it is logged, and the end
             self.fail()
             return
@@ -326,11 +348,18 @@ class Orders(asyncio.Protocol):
             else:
                 # None would take their texts.
                 self._dispatcher.hint(topic, rows[-1][0])
+            if self._push.follows(topic):
+                self._push.stored(topic, [PushedEvent(row) for row in rows])
 
     def _hint(self, topics: Sequence[tuple[int, int]]) -> None:
         for topic, newest in topics:
             self._know(newest)
             self._dispatcher.hint(topic, newest)
+            self._push.hint(topic, newest)
+
+    def _add_pushed(self, subscriptions: Sequence[PlainPushed], newest: int) -> None:
+        self._know(newest)
+        self._push.orders[PUSH_ADD](subscriptions, newest)
 
     def _know(self, newest: int) -> None:
         self._port.known = max(self._port.known, newest)
@@ -425,7 +454,17 @@ async def _serve(
     epochs = Epochs(state.intervals)
     requests = RequestLimits(deadline=options.timeout, per_address=options.per_host)
     client = CallbackClient(policy, requests, tls, loop)
-    port = SenderPort(rows, epochs, client, lambda: orders.kick(), lambda: orders.fail())
+    # Of their own: many requests to one receiver are wanted here, and others are not to wait for them.
+    push_requests = RequestLimits(
+        per_address=options.push_per_host,
+        share=1.0,
+        idle_max=options.push_total,
+        idle_per_address=options.push_per_host,
+    )
+    push_client = CallbackClient(policy, push_requests, tls, loop)
+    port, push_port = [
+        SenderPort(rows, epochs, each, lambda: orders.kick(), lambda: orders.fail()) for each in (client, push_client)
+    ]
     limits = DispatcherLimits(
         DeliveryLimits(tries=options.tries, pauses=Pauses(options.pause, options.pause_max)),
         total=options.total,
@@ -441,7 +480,17 @@ async def _serve(
         random.random,
         lambda number: orders.send((CANCELLED, [number])),
     )
-    orders = Orders(dispatcher, port, epochs, lambda: _figures(dispatcher, client), end.set)
+    push = PushOrders(
+        lambda value: orders.send(value),
+        StoreSource(rows, lambda: port.known),
+        push_port.post,
+        time.monotonic,
+        time.time,
+        options.origin,
+        options.push_window,
+        (options.push_total, options.push_per_host, options.push_per_owner),
+    )
+    orders = Orders(dispatcher, push, port, epochs, lambda: _figures(dispatcher, push, client, push_client), end.set)
     sock.setblocking(False)
     loop.add_signal_handler(signal.SIGTERM, orders.stop)
     transport, _ = await loop.create_unix_connection(lambda: orders, sock=sock)
@@ -450,6 +499,7 @@ async def _serve(
     try:
         while not end.is_set():
             client.sweep(loop.time())
+            push_client.sweep(loop.time())
             try:
                 async with asyncio.timeout(SWEEP_INTERVAL):
                     await end.wait()
@@ -458,11 +508,12 @@ async def _serve(
                 pass
     finally:
         client.close()
+        push_client.close()
         transport.abort()
     return 1 if orders.failed else 0
 
 
-def _figures(dispatcher: Dispatcher, client: CallbackClient) -> dict[str, int]:
+def _figures(dispatcher: Dispatcher, push: PushOrders, *clients: CallbackClient) -> dict[str, int]:
     figures = dispatcher.figures
     return {
         "delivered": figures.delivered,
@@ -472,8 +523,9 @@ def _figures(dispatcher: Dispatcher, client: CallbackClient) -> dict[str, int]:
         "faults": figures.faults,
         "running": dispatcher.running,
         "waiting": dispatcher.waiting,
+        "pushes": push.running,
         "memory": dispatcher.memory,
-        "connections": client.connections,
+        "connections": sum([client.connections for client in clients]),
         **{f"failed {failure.value}": count for failure, count in figures.failures.items()},
     }
 

@@ -20,6 +20,7 @@ from griphub.processes.push_commands import (
     BACKLOGS,
     BURIED,
     BURY,
+    IDENTITY,
     MODIFIED,
     MODIFY,
     PULL,
@@ -34,6 +35,7 @@ from griphub.processes.push_commands import (
     TOPIC_GONE,
 )
 from griphub.processes.push_orders import PushOrders
+from griphub.pubsub.identity import new_key
 from griphub.pubsub.names import check_resource
 from griphub.pubsub.proto_json import read_message
 from griphub.pubsub.subscription_resource import SUBSCRIPTION, check_subscription
@@ -50,7 +52,8 @@ DEAD = {"deadLetterTopic": "projects/p/topics/dead", "maxDeliveryAttempts": 5}
 class Request:
     """Request to a receiver."""
 
-    def __init__(self, body: bytes, done: Any) -> None:
+    def __init__(self, headers: Any, body: bytes, done: Any) -> None:
+        self.headers = dict(headers)
         self.message = int(json.loads(body)["message"]["messageId"])
         self.done = done
         self.aborted = False
@@ -78,14 +81,12 @@ class House:
             "hub.example",
             1000,
             (100, 100, 100),
-            None,
-            {},
         )
 
     def send(
         self, url: object, owner: str, headers: object, body: bytes, answer_max: int, done: Any, **_: object
     ) -> Request:
-        self.requests.append(Request(body, done))
+        self.requests.append(Request(headers, body, done))
         return self.requests[-1]
 
     def order(self, kind: int, *arguments: Any) -> list[tuple[Any, ...]]:
@@ -183,6 +184,32 @@ def test_dead_letters(house: House) -> None:
     assert (kind, number, topic, row[0], row[4], attempts, progress[2]) == (BURY, 1, "p/dead", 1, b"a", 5, 1)
     house.order(BURIED, 1, 1, True)
     assert house.states()[BACKLOGS][0][2] == 1
+
+
+def test_identity_and_signatures(house: House) -> None:
+    key = new_key(1000.0)
+    names = {"a": "whsec_" + "YWFh" * 8, "b": "whsec_" + "YmJi" * 8}
+    house.order(IDENTITY, "https://hub.example", key.kid, key.pem, names)
+    token = {"serviceAccountEmail": "me@example.com"}
+    house.subscribe(pushConfig={**PUSH, "oidcToken": token, "attributes": {"x-hub-signing-keys": "a,b"}})
+    house.publish("one")
+    headers = house.requests[0].headers
+    assert headers["Authorization"].startswith("Bearer ey")
+    assert len(headers["webhook-signature"].split()) == 2
+    # Other keys of the same names: the next request has them.
+    house.order(IDENTITY, "https://hub.example", key.kid, key.pem, {**names, "b": "whsec_" + "Y2Nj" * 8})
+    house.requests[0].done(Outcome(200))
+    house.work()
+    house.publish("two")
+    first, second = [each.headers["webhook-signature"].split() for each in house.requests]
+    assert len(second) == 2
+    assert first[1] != second[1]
+
+
+def test_a_subscription_is_not_sent_without_a_key_that_signs_it(house: House) -> None:
+    house.subscribe(pushConfig={**PUSH, "attributes": {"x-hub-signing-keys": "missing"}})
+    house.publish("one")
+    assert house.requests == []
 
 
 def test_changes(house: House) -> None:

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import pathlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from griphub.callbacks.courier import Report
 from griphub.processes import sender
 from griphub.processes.frames import FrameBuffer
+from griphub.processes.push_commands import IDENTITY, PULLED, PUSH_ADD
+from griphub.processes.push_link import PushLink
 from griphub.processes.sender import EVENTS_BYTES, SLICE, SenderProcess
 from griphub.processes.sender_commands import (
     ADD,
@@ -400,3 +402,82 @@ async def test_at_the_end_the_last_reports_arrive_and_nothing_is_started_again(p
     assert (house.reports, ended.done(), house.sender.pid) == ([REPORT], True, 0)
     await turns(20)
     assert len(CHILDREN) == 1
+
+
+class Pushes:
+    """Link about subscriptions of the push API: keeps all that it is told."""
+
+    def __init__(self, *numbers: int) -> None:
+        self.all = list(numbers)
+        self.told: list[Any] = []
+        self.order: Callable[[tuple[Any, ...]], None] | None = None
+
+    def numbers(self) -> list[int]:
+        return self.all
+
+    def began(self, order: Callable[[tuple[Any, ...]], None]) -> None:
+        self.order = order
+        order((IDENTITY, "key"))
+
+    def additions(self, numbers: Sequence[int]) -> tuple[Any, ...] | None:
+        return (PUSH_ADD, [*numbers])
+
+    def received(self, kind: int, arguments: Sequence[Any]) -> bool:
+        if kind != PULLED:
+            return False
+        self.told.append(tuple(arguments))
+        return True
+
+    def ended(self) -> None:
+        self.told.append("ended")
+
+    def released(self) -> None:
+        self.told.append("released")
+
+
+async def pushing(path: pathlib.Path, *numbers: int) -> tuple[SenderProcess, Pushes]:
+    push = Pushes(*numbers)
+    process = SenderProcess(
+        *(path, SenderOptions(), lambda: 9, list, lambda number: None, lambda reports: None),
+        push=cast(PushLink, push),
+    )
+    process.open()
+    await turns()
+    return process, push
+
+
+async def test_a_subscription_of_the_push_api_needs_the_process(path: pathlib.Path) -> None:
+    process, _ = await pushing(path, 5)
+    assert len(CHILDREN) == 1
+    await process.stop()
+
+
+async def test_the_process_is_started_when_it_is_needed(path: pathlib.Path) -> None:
+    process, push = await pushing(path)
+    assert not CHILDREN
+    process.need()
+    process.need()
+    await turns()
+    [child] = CHILDREN
+    child.says((READY,))
+    await turns()
+    assert child.took() == [(IDENTITY, "key")]
+    assert push.order is not None
+    await process.stop()
+
+
+async def test_the_process_is_given_all_subscriptions_of_the_push_api_in_slices(path: pathlib.Path) -> None:
+    process, push = await pushing(path, *range(SLICE + 1))
+    [child] = CHILDREN
+    child.says((READY,))
+    await turns()
+    assert child.took() == [(IDENTITY, "key"), (PUSH_ADD, [*range(SLICE)]), (PUSH_ADD, [SLICE])]
+    child.says((PULLED, 1, []))
+    assert push.told[-1] == (1, [])
+    child.ends()
+    assert "ended" in push.told
+    await turns()
+    CHILDREN[1].says((READY,))
+    await turns()
+    assert CHILDREN[1].took()[1:] == [(PUSH_ADD, [*range(SLICE)]), (PUSH_ADD, [SLICE])]
+    await process.stop()

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import ssl
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -17,6 +18,8 @@ from griphub.callbacks.outcome import Outcome
 from griphub.callbacks.push_event import PushEvent
 from griphub.processes import sender_process
 from griphub.processes.frames import FrameBuffer, frame
+from griphub.processes.push_commands import PULL, PUSH_ADD
+from griphub.processes.push_orders import PushOrders
 from griphub.processes.sender_commands import (
     ADD,
     CANCEL,
@@ -100,6 +103,26 @@ class Recorder:
         return self.waiting.pop(0) if self.waiting else []
 
 
+class Pushes(Recorder):
+    """Stands for the orders of the push API: keeps them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.orders = {kind: partial(self._order, kind) for kind in (PUSH_ADD, PULL)}
+        self.followed = {2}
+        self.reported = 0
+
+    def _order(self, *order: Any) -> None:
+        self.calls.append(order)
+
+    def follows(self, topic: int) -> bool:
+        return topic in self.followed
+
+    def report(self) -> bool:
+        self.reported += 1
+        return self.reported < 3
+
+
 class House:
     """Orders with their doubles."""
 
@@ -110,8 +133,14 @@ class House:
         self.port = port(None)
         self.figures = {"delivered": 0}
         self.ends = 0
+        self.push = Pushes()
         self.orders = Orders(
-            cast(Dispatcher, self.dispatcher), self.port, EPOCHS, lambda: dict(self.figures), self._ended
+            cast(Dispatcher, self.dispatcher),
+            cast(PushOrders, self.push),
+            self.port,
+            EPOCHS,
+            lambda: dict(self.figures),
+            self._ended,
         )
         self.transport = Transport(self.orders)
         self.orders.connection_made(cast(asyncio.BaseTransport, self.transport))
@@ -331,6 +360,7 @@ class Requests:
         body: bytes,
         answer_max: int,
         done: Callable[[Outcome], None],
+        **_: object,
     ) -> Abortable:
         self.done.append(done)
         return cast(Abortable, self)
@@ -401,3 +431,36 @@ def test_certificates_that_cannot_be_read_are_the_operators_fault(tmp_path: Any)
     for path in (bad, tmp_path / "none.pem"):
         with pytest.raises(OperatorError, match=r"callback_ca: .*expected a file of certificates in PEM"):
             sender_process._secure(str(path))
+
+
+def test_orders_of_the_push_api_are_carried_out(house: House) -> None:
+    house.order(PUSH_ADD, [], 7)
+    house.order(PULL, 1, 2, 3)
+    house.order(HINT, [(2, 9)])
+    assert house.push.calls == [(PUSH_ADD, [], 7), (PULL, 1, 2, 3), ("hint", 2, 9)]
+    assert house.port.known == 9
+
+
+def test_events_are_given_to_the_push_api_where_it_follows_their_topic(house: House) -> None:
+    row = (5, 0, 5, 1_000_000, b"x", "text/plain", None, 0, None, 1)
+    house.order(EVENTS, [(2, [row]), (3, [row])])
+    [(name, topic, [event])] = house.push.calls
+    assert (name, topic, event.id, event.row) == ("stored", 2, 5, row)
+
+
+def test_the_push_api_has_its_turns_and_its_deadline(house: House) -> None:
+    house.push.more = 3
+    house.push.deadline = house.loop.now + 5.0
+    house.order(PULL)
+    house.loop.run()
+    assert house.push.turns == 4
+    house.push.deadline = None
+    house.loop.run(4.0)
+    assert house.push.turns == 4
+    house.loop.run(1.0)
+    assert house.push.turns == 5
+
+
+def test_the_end_reports_all_states_of_the_push_api(house: House) -> None:
+    house.orders.stop()
+    assert house.push.reported == 3
