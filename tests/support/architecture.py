@@ -77,11 +77,13 @@ LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
         *("grip", "config", "process", "http1"),
         *("griphub.store", "griphub.topics", "griphub.access", "griphub.mailboxes", "griphub.sender"),
         *("griphub.callbacks", "griphub.processes", "griphub.notify", "griphub.windows"),
+        *("griphub.pubsub", "griphub.backlog"),
     ),
     "griphub.service": (
         *("grip", "config", "process", "http1"),
         *("griphub.store", "griphub.topics", "griphub.access", "griphub.mailboxes", "griphub.sender"),
         *("griphub.callbacks", "griphub.processes", "griphub.notify", "griphub.windows", "griphub.api"),
+        *("griphub.pubsub", "griphub.backlog"),
     ),
     "griphub.client": (),
     "griphub.ingesters": ("griphub.client", "griphub.windows"),
