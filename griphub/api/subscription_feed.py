@@ -110,6 +110,7 @@ class SubscriptionFeed:
         sender: makes the process of the sender.
         bounds: greatest numbers.
         wall: seconds since 1970.
+        pushed: returns whether a topic has subscriptions of the push API, by its number: the sender has them too.
     """
 
     def __init__(
@@ -119,12 +120,14 @@ class SubscriptionFeed:
         sender: MakeSender,
         bounds: SubscriptionBounds,
         wall: Callable[[], float],
+        pushed: Callable[[int], bool] = lambda number: False,
     ) -> None:
         self.table: Final = SubscriptionTable()
         self._topics = topics
         self._writer = writer
         self._bounds = bounds
         self._wall = wall
+        self._pushed = pushed
         self._loop = asyncio.get_running_loop()
         self.sender: Final = sender(self._numbers, self._plain, self._reported)
         self._reports: dict[int, Report] = {}
@@ -364,7 +367,7 @@ class SubscriptionFeed:
 
     def wants(self, number: int) -> bool:
         """Return whether the topic with a ``number`` has subscriptions."""
-        return self.table.follows(number)
+        return self.table.follows(number) or self._pushed(number)
 
     def take(self, number: int, events: Sequence[Event]) -> None:
         """Give the events of one publication to the sender.
