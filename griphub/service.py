@@ -23,12 +23,15 @@ from griphub.api.body_parser import BodyParser
 from griphub.api.context import Context, HubCounters
 from griphub.api.feed import Feed
 from griphub.api.follow import Following
+from griphub.api.identity_keys import IdentityKeys
 from griphub.api.ingest import IngestRequests
 from griphub.api.keys import Keys
 from griphub.api.mailbox_channel import MailboxChannels, is_mailbox
 from griphub.api.mailbox_feed import MailboxFeed
 from griphub.api.mailboxes import MailboxRequests
 from griphub.api.publishing import Publishing
+from griphub.api.pubsub_feed import PubsubBounds, PubsubFeed
+from griphub.api.pull_channels import PullChannels, is_pull
 from griphub.api.reading import Reading
 from griphub.api.server import HubServer
 from griphub.api.server_limits import ServerLimits
@@ -48,16 +51,20 @@ from griphub.notify.held_channels import HeldChannels
 from griphub.notify.outbox import Outbox, OutboxState
 from griphub.processes.collector import KEEPING, settle_collector
 from griphub.processes.progress_loop import ProgressLoop
+from griphub.processes.push_commands import PlainIdentity
 from griphub.processes.readers import ReaderOptions, ReaderPool
 from griphub.processes.retention_loop import RetentionLoop
 from griphub.processes.sender import SenderProcess
 from griphub.processes.sender_commands import SenderOptions
 from griphub.processes.writer import WriterProcess
 from griphub.processes.writer_options import WriterOptions
+from griphub.pubsub.ack_id import AckIds
 from griphub.sender.address_policy import AddressPolicy
+from griphub.sender.signing_keys import signing_keys_of
 from griphub.store.errors import StoreError, StoreProblem
-from griphub.store.event import Event
+from griphub.store.event import Draft, Event
 from griphub.store.interface import StoreState
+from griphub.store.publication import Published
 from griphub.store.schema import Sync
 from griphub.store.subscription import Subscription
 from griphub.topics.channel_index import ChannelIndex
@@ -136,6 +143,8 @@ class Hub:
         self._feed: Feed | None = None
         self._progress: ProgressLoop | None = None
         self._subscriptions: SubscriptionFeed | None = None
+        self._pubsub: PubsubFeed | None = None
+        self._keys = IdentityKeys(self._store, time.time)
         self._soft: SoftFeed | None = None
         self._servers: list[HubServer] = []
         self._application: HubApplication | None = None
@@ -213,6 +222,7 @@ class Hub:
         )
         progress = self._progress = ProgressLoop(self._writer, topics, fanout, self._waiting, time.time)
         await progress.open(state.newest_time)
+        pubsub = await self._pubsub_feed(state, fanout)
         quotas = Quotas({"ranges": Limit(hub.ranges_per_owner_max, RANGES_MAX), "topic_changes": CHANGES})
         return Context(
             config=hub,
@@ -229,7 +239,8 @@ class Hub:
             quotas=quotas,
             leases=SnapshotLeases(hub.snapshot_leases_max),
             mailboxes=self._mailbox_feed(topics, epochs),
-            subscriptions=await self._subscription_feed(topics, fanout),
+            subscriptions=await self._subscription_feed(topics, fanout, pubsub),
+            pubsub=pubsub,
             soft=self._soft_feed(topics, quotas),
             callback_policy=AddressPolicy(hub.callback_allow, hub.callback_deny, own_addresses()),
             counters=self._counters,
@@ -238,7 +249,44 @@ class Hub:
             hint=self._hint,
         )
 
-    async def _subscription_feed(self, topics: TopicTable, fanout: FanOut) -> SubscriptionFeed:
+    async def _pubsub_feed(self, state: StoreState, fanout: FanOut) -> PubsubFeed:
+        hub = self._config.hub
+        signing = signing_keys_of(hub.push_signing_keys, pathlib.Path(self._config.directory))
+
+        def identity() -> PlainIdentity:
+            key = self._keys.current
+            return hub.hub_name, key.kid, key.pem, signing
+
+        async def prepare() -> None:
+            await self._loop.run_in_executor(None, self._keys.open)
+
+        def sender() -> SenderProcess:
+            assert self._subscriptions is not None
+            return self._subscriptions.sender
+
+        def stored(published: Published, drafts: Sequence[Draft]) -> None:
+            assert self._feed is not None
+            self._feed.published(published, drafts)
+
+        channels = PullChannels(hub.prefix, self._control.publish, secrets.token_hex(4), hub.pulls_max)
+        feed = self._pubsub = PubsubFeed(
+            self._writer,
+            self._readers.pubsub,
+            sender,
+            lambda: fanout.stored,
+            stored,
+            identity,
+            prepare,
+            channels,
+            AckIds(state.secret),
+            PubsubBounds(),
+            self._loop.time,
+            time.time,
+        )
+        await feed.open()
+        return feed
+
+    async def _subscription_feed(self, topics: TopicTable, fanout: FanOut, pubsub: PubsubFeed) -> SubscriptionFeed:
         hub = self._config.hub
         options = SenderOptions(
             hub.callback_allow,
@@ -251,12 +299,19 @@ class Hub:
             hub.callbacks_max,
             hub.callbacks_per_host_max,
             hub.callbacks_per_owner_max,
+            hub.hub_name,
+            hub.push_window_max,
+            hub.pushes_max,
+            hub.pushes_per_host_max,
+            hub.pushes_per_owner_max,
         )
         bounds = SubscriptionBounds(
             hub.subscriptions_per_topic_max, hub.subscriptions_per_owner_max, hub.subscriptions_max
         )
-        sender = partial(SenderProcess, self._store, options, lambda: fanout.stored)
-        feed = self._subscriptions = SubscriptionFeed(topics, self._writer, sender, bounds, time.time)
+        sender = partial(SenderProcess, self._store, options, lambda: fanout.stored, push=pubsub.link)
+        feed = self._subscriptions = SubscriptionFeed(
+            topics, self._writer, sender, bounds, time.time, pubsub.table.follows
+        )
         stored: list[Subscription] = []
         while page := await self._readers.subscriptions(stored[-1].number if stored else 0, 1000, owner=""):
             stored += page
@@ -361,6 +416,8 @@ class Hub:
             self._soft.close()
         if self._subscriptions is not None:
             await self._subscriptions.close()
+        if self._pubsub is not None:
+            await self._pubsub.close()
         await self._bodies.stop()
         await self._readers.stop()
         await self._writer.stop()
@@ -373,6 +430,11 @@ class Hub:
         if is_mailbox(self._config.hub.prefix, name):
             if self._context is None or name not in self._context.mailboxes.channels:
                 # A poll of before the start: repeated, it gets 404.
+                self._hint(name)
+            return
+        if is_pull(self._config.hub.prefix, name):
+            if self._context is None or name not in self._context.pubsub.channels:
+                # Held before the start: repeated, it is held on the same channel.
                 self._hint(name)
             return
         # After a start each channel may have followers of before, also one that has entered the index since.
@@ -391,7 +453,7 @@ class Hub:
         channel = self._index.find(name)
         if channel is not None:
             return hint_item(name, channel.representation)
-        if is_mailbox(self._config.hub.prefix, name):
+        if is_mailbox(self._config.hub.prefix, name) or is_pull(self._config.hub.prefix, name):
             return hint_item(name, Representation.POLL)
         try:
             _, representation, _ = parse_channel(self._config.hub.prefix, name)
@@ -409,6 +471,7 @@ class Hub:
             context.soft.left(held)
         context.mailboxes.check()
         context.subscriptions.check()
+        context.pubsub.check()
         now = time.time()
         for channel in self._index:
             if channel.rights_end <= now:

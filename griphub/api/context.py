@@ -11,6 +11,7 @@ from griphub.access.tokens import TokenVerifier
 from griphub.api.body_parser import BodyParser
 from griphub.api.commit_times import CommitTimes
 from griphub.api.mailbox_feed import MailboxFeed
+from griphub.api.pubsub_feed import PubsubFeed
 from griphub.api.soft_feed import SoftFeed
 from griphub.api.subscription_feed import SubscriptionFeed
 from griphub.processes.progress_loop import ProgressLoop
@@ -79,6 +80,7 @@ class Context:
         leases: versions that snapshots are being read at.
         mailboxes: mailboxes, and their part of the stored events.
         subscriptions: subscriptions, and their part of the stored events.
+        pubsub: subscriptions of the push API.
         soft: windows of soft topics, and their followers.
         callback_policy: addresses that callbacks may lead to.
         counters: figures.
@@ -102,6 +104,7 @@ class Context:
     leases: SnapshotLeases
     mailboxes: MailboxFeed
     subscriptions: SubscriptionFeed
+    pubsub: PubsubFeed
     soft: SoftFeed
     callback_policy: AddressPolicy
     counters: HubCounters

@@ -69,7 +69,8 @@ class PubsubFeed:
         sender: returns the process of the sender.
         newest: returns the id up to which the hub knows the events of the store.
         stored: called with the outcome of a dead letter's publication, and its event.
-        identity: returns the keys of tokens and signatures.
+        identity: returns the keys of tokens and signatures, behind ``prepare``.
+        prepare: has these keys ready.
         channels: channels of held pulls.
         ack_ids: texts of ack ids.
         bounds: greatest numbers.
@@ -91,6 +92,7 @@ class PubsubFeed:
         newest: Callable[[], int],
         stored: Callable[[Published, Sequence[Draft]], None],
         identity: Callable[[], PlainIdentity],
+        prepare: Callable[[], Awaitable[None]],
         channels: PullChannels,
         ack_ids: AckIds,
         bounds: PubsubBounds,
@@ -98,10 +100,12 @@ class PubsubFeed:
         wall: Callable[[], float],
     ) -> None:
         self.table: Final = PubsubTable()
-        self.link: Final = PushLink(self, newest, identity)
+        self.link: Final = PushLink(self, newest, lambda: identity() if self._prepared else None)
         self.channels: Final = channels
         self.ack_ids: Final = ack_ids
         self.figures: dict[int, PlainFigures] = {}
+        self._prepare = prepare
+        self._prepared = False
         self._writer = writer
         self._read = read
         self._sender = sender
@@ -121,6 +125,22 @@ class PubsubFeed:
         """Begin with the stored subscriptions."""
         async for subscription in self._all():
             self.table.set(subscription)
+        if self.table:
+            await self.prepare()
+
+    async def prepare(self) -> None:
+        """Have the keys of tokens ready: the first one is made when it is needed.
+
+        Raises:
+            OperatorError: they cannot be read or written.
+        """
+        if self._prepared:
+            return
+        async with self._reload:
+            if not self._prepared:
+                await self._prepare()
+                self._prepared = True
+                self.link.identify()
 
     async def close(self) -> None:
         """Write the last states; called when the sender has ended."""
@@ -175,8 +195,10 @@ class PubsubFeed:
 
         Raises:
             LookupError: the topic was deleted meanwhile.
+            OperatorError: the keys of tokens cannot be read or written.
             StoreError: the store cannot do it now.
         """
+        await self.prepare()
         made: PubsubSubscription | PubsubBound | None = await self._change(
             self._writer.make_pubsub(draft, self._bounds.project, self._bounds.topic, owner=draft.owner)
         )

@@ -201,6 +201,7 @@ class Topics:
         context.fanout.forget(number)
         context.soft.forget(number)
         context.subscriptions.end(number)
+        context.pubsub.end(number)
         for held in context.index.of_topic(number):
             for channel in list(held.channels):
                 context.hint(channel.name)

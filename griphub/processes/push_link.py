@@ -94,14 +94,14 @@ class PushLink:
     Args:
         listener: subscriptions in the hub.
         newest: returns the id up to which the hub knows the events of the store.
-        identity: returns the keys of tokens and signatures.
+        identity: returns the keys of tokens and signatures; None while they are not needed.
 
     Attributes:
         life: number of the process that is at work, in the names of its leases; another one for each.
     """
 
     def __init__(
-        self, listener: PushListener, newest: Callable[[], int], identity: Callable[[], PlainIdentity]
+        self, listener: PushListener, newest: Callable[[], int], identity: Callable[[], PlainIdentity | None]
     ) -> None:
         self._listener = listener
         self._newest = newest
@@ -253,8 +253,9 @@ class PushLink:
     # --- orders without an answer; a process that starts later is given the subscriptions as they are then
 
     def identify(self) -> None:
-        """Send the keys of tokens and signatures."""
-        self._say(IDENTITY, *self._identity())
+        """Send the keys of tokens and signatures, if there are some."""
+        if (keys := self._identity()) is not None:
+            self._say(IDENTITY, *keys)
 
     def add(self, number: int) -> None:
         """Begin with a subscription; ``number``: its number."""

@@ -223,6 +223,7 @@ class Hub:
             leases=SnapshotLeases(),
             mailboxes=cast(Any, None),
             subscriptions=cast(Any, None),
+            pubsub=cast(Any, None),
             soft=cast(Any, None),
             callback_policy=cast(Any, None),
             counters=HubCounters(),

@@ -16,6 +16,7 @@ from griphub.api.pubsub_feed import EXPIRY_INTERVAL, PubsubBounds, PubsubFeed
 from griphub.api.pull_channels import PullChannels
 from griphub.processes.push_commands import (
     BURIED,
+    IDENTITY,
     PUSH_ADD,
     PUSH_CHANGE,
     PUSH_MOVE,
@@ -104,6 +105,7 @@ class House:
         self.rows = RowReader(path)
         self.sender = Sender()
         self.time = 1_000_000.0
+        self.prepared = 0
         self.items: list[str] = []
         self.dead: list[Any] = []
         self.orders: list[tuple[Any, ...]] = []
@@ -114,6 +116,7 @@ class House:
             lambda: 9,
             lambda outcome, drafts: self.dead.append((outcome, drafts)),
             lambda: ("iss", "kid", "pem", {}),
+            self._prepare,
             PullChannels("hub/", lambda channel, item: self.items.append(channel), "p1", 10),
             AckIds(b"secret"),
             PubsubBounds(2, 10),
@@ -123,6 +126,9 @@ class House:
 
     async def _read(self, after: int) -> list[PubsubSubscription]:
         return list(map(pubsub_of, self.rows.pubsub(after, 1)))
+
+    async def _prepare(self) -> None:
+        self.prepared += 1
 
     def work(self) -> None:
         """Have the sender take orders."""
@@ -166,6 +172,7 @@ async def test_a_subscription_is_made_changed_moved_and_deleted(tmp_path: pathli
         house.work()
         made = await house.make()
         assert house.sender.needed == 1
+        assert house.orders.pop(0)[0] == IDENTITY
         assert house.orders == [(PUSH_ADD, [(1, 1, "o", SETTINGS, 0, b"", {}, 0)], 9)]
         held = house.feed.channels.hold(1, [], 0.0)
         changed = await house.feed.change(made, {**SETTINGS, "ackDeadlineSeconds": 20})
@@ -232,7 +239,7 @@ async def test_the_outcome_of_a_change_that_was_not_seen_is_read(tmp_path: pathl
                 await change
             house.writer.breaks = False
             await house.feed.refresh()
-        assert [order[0] for order in house.orders] == [PUSH_ADD, PUSH_CHANGE, PUSH_MOVE, PUSH_REMOVE]
+        assert [order[0] for order in house.orders] == [IDENTITY, PUSH_ADD, PUSH_CHANGE, PUSH_MOVE, PUSH_REMOVE]
         assert len(house.feed.table) == 0
 
 
@@ -313,7 +320,7 @@ async def test_a_deleted_topic_leaves_its_subscriptions(tmp_path: pathlib.Path) 
         house.feed.end(2)
         [left] = house.feed.table
         assert (left.topic, left.generation) == (0, 1)
-        assert house.orders[1:] == [(TOPIC_GONE, 1)]
+        assert house.orders[-1] == (TOPIC_GONE, 1)
 
 
 async def test_a_subscription_expires_when_it_is_not_used(tmp_path: pathlib.Path) -> None:
@@ -330,6 +337,17 @@ async def test_a_subscription_expires_when_it_is_not_used(tmp_path: pathlib.Path
         await turns()
         assert [each.id for each in house.feed.table] == ["ss-2"]
         assert one.id == "ss-1"
+
+
+async def test_the_keys_are_made_when_the_first_subscription_needs_them(tmp_path: pathlib.Path) -> None:
+    async with opened(tmp_path) as house:
+        house.work()
+        assert (house.prepared, house.orders) == (0, [])
+        await asyncio.gather(house.make("ss-1"), house.make("ss-2"))
+        assert house.prepared == 1
+        assert [order[0] for order in house.orders] == [IDENTITY, PUSH_ADD, PUSH_ADD]
+    async with opened(tmp_path) as house:
+        assert house.prepared == 1
 
 
 async def test_figures_are_those_of_subscriptions_that_are_there(tmp_path: pathlib.Path) -> None:

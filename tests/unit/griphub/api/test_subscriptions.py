@@ -163,6 +163,7 @@ class House:
             leases=cast(Any, None),
             mailboxes=cast(Any, None),
             subscriptions=cast(SubscriptionFeed, self.feed),
+            pubsub=cast(Any, SimpleNamespace(end=lambda number: None)),
             soft=cast(Any, None),
             callback_policy=AddressPolicy(),
             counters=HubCounters(),
