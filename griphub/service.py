@@ -31,6 +31,10 @@ from griphub.api.mailbox_feed import MailboxFeed
 from griphub.api.mailboxes import MailboxRequests
 from griphub.api.publishing import Publishing
 from griphub.api.pubsub_feed import PubsubBounds, PubsubFeed
+from griphub.api.pubsub_messages import PubsubMessages
+from griphub.api.pubsub_requests import PubsubRequests
+from griphub.api.pubsub_subscriptions import PubsubSubscriptions
+from griphub.api.pubsub_topics import PubsubTopics
 from griphub.api.pull_channels import PullChannels, is_pull
 from griphub.api.reading import Reading
 from griphub.api.server import HubServer
@@ -190,6 +194,7 @@ class Hub:
             SubscriptionRequests(context),
             SoftWatching(context, following, reading),
             IngestRequests(context.soft),
+            self._pubsub_requests(context, feed),
             load_key(config.proxy.sig_key, base) if hub.listen else None,
         )
         self._control.start(_signer(config, base))
@@ -201,6 +206,12 @@ class Hub:
         )
         self._tasks.append(self._loop.create_task(retention.run(), name="retention"))
         self._ticks = self._loop.call_later(TICK, self._tick)
+
+    def _pubsub_requests(self, context: Context, feed: Feed) -> PubsubRequests:
+        names = [entry.partition(":")[0] for entry in self._config.hub.push_signing_keys]
+        topics = PubsubTopics(context, Topics(context, Patterns(())))
+        subscriptions = PubsubSubscriptions(context, topics, frozenset(names))
+        return PubsubRequests(context, topics, subscriptions, PubsubMessages(context, feed))
 
     async def _compose(self, state: StoreState, verifier: TokenVerifier) -> Context:
         hub = self._config.hub

@@ -19,10 +19,12 @@ from griphub.api.ingest import IngestRequests
 from griphub.api.keys import Keys
 from griphub.api.mailboxes import MailboxRequests
 from griphub.api.openapi import OPENAPI
-from griphub.api.problem import Problem, limited, unauthorized
+from griphub.api.problem import MEDIA_TYPE, Problem, limited, unauthorized
 from griphub.api.publish_body import drafts_of, fixed_draft
 from griphub.api.publish_plan import PublishPlan
 from griphub.api.publishing import Publishing, store_failure
+from griphub.api.pubsub_requests import PubsubRequests
+from griphub.api.pubsub_status import error_answer, is_call, status_answer
 from griphub.api.query import PublishQuery, idempotency_key, if_match, nothing_else, publish_query
 from griphub.api.reading import Reading
 from griphub.api.refusals import RefusalPace
@@ -35,6 +37,7 @@ from griphub.api.subscriptions import SubscriptionRequests
 from griphub.api.topics import Topics
 from griphub.api.watch import Watching
 from griphub.api.websockets import WebSockets, expired, upgrade_refused
+from griphub.pubsub.status import ApiError
 from griphub.store.errors import OwnerBusy, StoreError
 from griphub.store.event import Draft
 from griphub.store.publication import Publication
@@ -56,7 +59,7 @@ NO_OWNER: Final = ""
 NO_TOKEN: Final = "-"
 """Owners of bodies: of requests without a token, and of WebSockets whose token is not valid."""
 
-_OF_OWNERS: Final = frozenset({"topics", "subscribers", "subscriptions"})
+_OF_OWNERS: Final = frozenset({"topics", "subscribers", "subscriptions", "v1"})
 """First segments of paths that need a token, or rights of requests without one."""
 
 _NAMED: Final = frozenset({b"if-match", b"idempotency-key"})
@@ -79,6 +82,7 @@ class HubApplication:
         subscriptions: requests about subscriptions.
         soft: requests that watch soft topics.
         ingest: requests of their sources.
+        pubsub: requests of the push API.
         proxy_key: key of the ``Grip-Sig`` that requests over TCP must have; None: there is no such port.
     """
 
@@ -96,6 +100,7 @@ class HubApplication:
         subscriptions: SubscriptionRequests,
         soft: SoftWatching,
         ingest: IngestRequests,
+        pubsub: PubsubRequests,
         proxy_key: Key | None,
     ) -> None:
         self._context = context
@@ -110,6 +115,7 @@ class HubApplication:
         self._subscriptions = subscriptions
         self._soft = soft
         self._ingest = ingest
+        self._pubsub = pubsub
         self._proxy_key = proxy_key
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -154,6 +160,9 @@ class HubApplication:
         except Problem as problem:
             reply(problem_answer(problem))
             return
+        except ApiError as error:
+            reply(error_answer(error))
+            return
         except ClientError as error:
             reply(problem_answer(Problem(400, "bad-request", str(error))))
             return
@@ -170,6 +179,8 @@ class HubApplication:
 
     def _reply(self, request: Request, receiver: Receiver) -> Reply:
         def reply(answer: Answer) -> None:
+            if answer.content_type == MEDIA_TYPE and is_call(request.raw_target):
+                answer = status_answer(answer)
             self._context.counters.answers[answer.status] += 1
             if answer.status < 400 or not self._pause(request, receiver, answer):
                 receiver.answer(answer)
@@ -215,6 +226,8 @@ class HubApplication:
             answer = await work
         except Problem as problem:
             answer = problem_answer(problem)
+        except ApiError as error:
+            answer = error_answer(error)
         except LimitReached as error:
             name = f"{error.name}_max" if error.whose == "total" else f"{error.name}_per_{error.whose}_max"
             answer = problem_answer(limited(str(error), name, error.limit, round(error.retry_after) or None))
@@ -249,6 +262,8 @@ class HubApplication:
             case ("subscriptions",):
                 self._method(request, b"GET")
                 return self._subscriptions.list_own(request, self._owner_of_subscriptions(request))
+            case ("v1", *_):
+                return self._pubsub.begin(request, partial(self._rights, request), reply)
             case ("openapi.json",):
                 self._method(request, b"GET")
                 reply(Answer(200, OPENAPI, "application/json"))

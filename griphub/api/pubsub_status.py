@@ -1,4 +1,4 @@
-"""Refusals under ``/v1``: what the hub answers elsewhere as a problem document is a ``google.rpc.Status`` there.
+"""Refusals under ``/v1``: problem documents of other parts of the hub are ``google.rpc.Status`` there.
 
 Clients of that API look at the number of the HTTP status, and repeat a request for 503 only: a store that is full or
 away, and a hub that is being started, are UNAVAILABLE.
@@ -24,7 +24,7 @@ from griphub.pubsub.status import (
     unavailable,
 )
 
-__all__ = ["JSON_TYPE", "error_answer", "error_of", "is_call", "json_answer"]
+__all__ = ["JSON_TYPE", "error_answer", "error_of", "is_call", "json_answer", "status_answer"]
 
 JSON_TYPE: Final = "application/json; charset=UTF-8"
 """Media type of all answers."""
@@ -69,6 +69,16 @@ def error_answer(error: ApiError) -> Answer:
     if error.code == "UNAVAILABLE":
         headers.append(("Retry-After", "1"))
     return Answer(error.status, error.body(), JSON_TYPE, headers)
+
+
+def status_answer(answer: Answer) -> Answer:
+    """Return the answer with the status that stands for a problem document.
+
+    Args:
+        answer: with such a document.
+    """
+    document = orjson.loads(answer.body)
+    return error_answer(error_of(Problem(answer.status, "bad-request", document["detail"])))
 
 
 def json_answer(document: Mapping[str, Any]) -> Answer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, Literal, cast
 
 import orjson
@@ -89,7 +90,8 @@ def patched_settings(settings: TopicSettings, body: bytes) -> TopicSettings:
     check_members(patch, _MEMBERS, "the patch")
     if isinstance(patch.get("retention"), dict):
         check_members(patch["retention"], _RETENTION, "retention")
-    return _settings(cast("dict[str, Any]", _merged(settings_document(settings), patch)))
+    changed = _settings(cast("dict[str, Any]", _merged(settings_document(settings), patch)))
+    return replace(changed, message_retention=settings.message_retention)
 
 
 def _loaded(body: bytes) -> dict[str, Any]:

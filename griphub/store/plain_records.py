@@ -194,6 +194,7 @@ def settings_json(settings: TopicSettings) -> str:
             "progress": settings.progress,
             "labels": dict(settings.labels),
             **({"snapshot_url": settings.snapshot_url} if settings.snapshot_url else {}),
+            **({"message_retention": settings.message_retention} if settings.message_retention else {}),
         }
     ).decode()
 

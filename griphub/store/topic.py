@@ -38,6 +38,8 @@ class TopicSettings:
     Attributes:
         retention: its bounds.
         store: ``disk``; or ``none`` for a soft topic, whose events are kept by another store.
+        message_retention: seconds for which acknowledged messages can be delivered again by the push API; 0 for as long
+            as subscriptions ask for.
         snapshot_url: URL at which that store gives snapshots; empty for none.
         progress: seconds between two reports of progress to its watchers.
         labels: names and values for people.
@@ -48,6 +50,7 @@ class TopicSettings:
     progress: float = 10.0
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     snapshot_url: str = ""
+    message_retention: float = 0.0
 
     @property
     def soft(self) -> bool:

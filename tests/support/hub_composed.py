@@ -16,6 +16,10 @@ from griphub.api.keys import Keys
 from griphub.api.mailboxes import MailboxRequests
 from griphub.api.problem import Problem
 from griphub.api.publishing import Publishing
+from griphub.api.pubsub_messages import PubsubMessages
+from griphub.api.pubsub_requests import PubsubRequests
+from griphub.api.pubsub_subscriptions import PubsubSubscriptions
+from griphub.api.pubsub_topics import PubsubTopics
 from griphub.api.reading import Reading
 from griphub.api.request import Answer, Request, answer_bytes, problem_answer, target_of
 from griphub.api.server import HubConnection
@@ -55,6 +59,8 @@ class Composed:
         reading = Reading(context, following)
         feed = Feed(context.fanout, context.counters, [context.mailboxes, context.subscriptions])
         publishing = Publishing(context, feed)
+        pubsub_topics = PubsubTopics(context, Topics(context, Patterns(())))
+        pubsub_subscriptions = PubsubSubscriptions(context, pubsub_topics, frozenset())
         self.application = HubApplication(
             context,
             Topics(context, Patterns(context.config.hub_autocreate)),
@@ -68,6 +74,7 @@ class Composed:
             SubscriptionRequests(context),
             SoftWatching(context, following, reading),
             IngestRequests(context.soft),
+            PubsubRequests(context, pubsub_topics, pubsub_subscriptions, PubsubMessages(context, feed)),
             proxy_key,
         )
 

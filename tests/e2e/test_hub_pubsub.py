@@ -1,0 +1,205 @@
+"""Push API through the whole service: topics, publishing, pulls and pushes, with processes killed in between."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.faults.hub_owner_tokens import KEY, token
+from tests.support.hub import PATIENCE, HubSite, hub_site, until
+from tests.support.webhook import webhook_receiver
+
+SETTINGS = {
+    "hub.hub_key": KEY,
+    "hub.hub_anonymous": "none",
+    "hub.callback_allow": "127.0.0.0/8",
+    "hub.callback_http": "true",
+    "hub.push_signing_keys": "one:whsec_" + "YWFh" * 8,
+}
+
+
+class Client:
+    """Client of the API, with its token."""
+
+    def __init__(self, session: aiohttp.ClientSession, site: HubSite, name: str = "o") -> None:
+        self._session = session
+        self._url = site.url
+        self.project = name
+        self._headers = {"Authorization": f"Bearer {token(name)}"}
+
+    async def call(self, method: str, path: str, body: Any = None, *, expect: int = 200) -> dict[str, Any]:
+        """Send a request, again while the hub is away, and return the JSON of its answer."""
+        deadline = time.monotonic() + PATIENCE
+        url = f"{self._url}/v1/projects/{self.project}/{path}"
+        while True:
+            async with self._session.request(method, url, json=body, headers=self._headers) as answer:
+                text = await answer.text()
+                if answer.status == 503 and expect != 503 and time.monotonic() < deadline:
+                    await asyncio.sleep(0.05)
+                    continue
+                assert answer.status == expect, (answer.status, text)
+                document: dict[str, Any] = json.loads(text)
+                return document
+
+    def topic(self, id: str = "tt-1") -> str:
+        return f"projects/{self.project}/topics/{id}"
+
+    async def make(self, id: str = "ss-1", **fields: Any) -> dict[str, Any]:
+        await self.call("PUT", "topics/tt-1", {})
+        return await self.call("PUT", f"subscriptions/{id}", {"topic": self.topic(), **fields})
+
+    async def publish(self, *texts: str) -> list[str]:
+        messages = [{"data": base64.b64encode(text.encode()).decode()} for text in texts]
+        ids: list[str] = (await self.call("POST", "topics/tt-1:publish", {"messages": messages}))["messageIds"]
+        return ids
+
+    async def pull(self, most: int = 10) -> list[dict[str, Any]]:
+        answer = await self.call("POST", "subscriptions/ss-1:pull", {"maxMessages": most})
+        found: list[dict[str, Any]] = answer.get("receivedMessages", [])
+        return found
+
+    async def acknowledge(self, *messages: dict[str, Any]) -> None:
+        await self.call("POST", "subscriptions/ss-1:acknowledge", {"ackIds": [each["ackId"] for each in messages]})
+
+
+def data(message: dict[str, Any]) -> str:
+    return base64.b64decode(message["message"]["data"]).decode()
+
+
+@pytest.fixture
+def site() -> Iterator[HubSite]:
+    with hub_site(SETTINGS) as site:
+        yield site
+
+
+@pytest.fixture
+async def client(site: HubSite) -> AsyncIterator[Client]:
+    async with aiohttp.ClientSession() as session:
+        yield Client(session, site)
+
+
+async def test_topics(client: Client) -> None:
+    made = await client.call("PUT", "topics/tt-1", {"labels": {"a": "b"}})
+    assert made == {"name": client.topic(), "labels": {"a": "b"}}
+    again = await client.call("PUT", "topics/tt-1", {}, expect=409)
+    assert again["error"]["status"] == "ALREADY_EXISTS"
+    changed = await client.call(
+        "PATCH",
+        "topics/tt-1",
+        {"topic": {"messageRetentionDuration": "86400s"}, "updateMask": "message_retention_duration,labels"},
+    )
+    assert changed == {"name": client.topic(), "messageRetentionDuration": "86400s"}
+    await client.call("PUT", "topics/tt-2", {})
+    page = await client.call("GET", "topics?pageSize=1")
+    assert [each["name"] for each in page["topics"]] == [client.topic()]
+    rest = await client.call("GET", f"topics?pageSize=1&pageToken={page['nextPageToken']}")
+    assert rest == {"topics": [{"name": client.topic("tt-2")}]}
+    assert await client.call("DELETE", "topics/tt-2") == {}
+    gone = await client.call("GET", "topics/tt-2", expect=404)
+    assert gone["error"]["message"] == "Resource not found (resource=tt-2)."
+
+
+async def test_messages_are_pulled_and_acknowledged(client: Client) -> None:
+    made = await client.make()
+    assert made["ackDeadlineSeconds"] == 10
+    assert made["state"] == "ACTIVE"
+    ids = await client.publish("a", "b", "c")
+    messages = await client.pull()
+    assert [each["message"]["messageId"] for each in messages] == ids
+    assert [data(each) for each in messages] == ["a", "b", "c"]
+    await client.acknowledge(messages[0])
+    refused = {"ackIds": [each["ackId"] for each in messages[1:]], "ackDeadlineSeconds": 0}
+    await client.call("POST", "subscriptions/ss-1:modifyAckDeadline", refused)
+    assert [data(each) for each in await client.pull()] == ["b", "c"]
+
+
+async def test_a_held_pull_is_answered_when_there_is_a_message(client: Client) -> None:
+    await client.make()
+    pulling = asyncio.create_task(client.pull())
+    await asyncio.sleep(0)
+    await client.publish("late")
+    async with asyncio.timeout(10):
+        assert [data(each) for each in await pulling] == ["late"]
+
+
+async def test_an_acknowledged_message_is_not_sent_by_the_next_hub(site: HubSite, client: Client) -> None:
+    await client.make()
+    await client.publish("a", "b")
+    messages = await client.pull()
+    await client.acknowledge(messages[0])
+    site.kill("hub")
+    again = await client.pull()
+    assert [data(each) for each in again] == ["b"]
+    # Leases of before have ended: an acknowledgement of them has no effect.
+    await client.acknowledge(messages[1])
+    await client.call("POST", "subscriptions/ss-1:modifyAckDeadline", {"ackIds": [again[0]["ackId"]]})
+    assert [data(each) for each in await client.pull()] == ["b"]
+
+
+async def test_messages_are_pushed(site: HubSite, client: Client) -> None:
+    async with webhook_receiver() as receiver:
+        config = {"pushEndpoint": receiver.url, "attributes": {"x-hub-signing-keys": "one"}}
+        await client.make(pushConfig=config)
+        ids = await client.publish(*map(str, range(50)))
+        await until(
+            lambda: {body(each)["message"]["messageId"] for each in receiver.requests} == {*ids}, "all messages"
+        )
+        first = body(receiver.requests[0])
+        assert first["subscription"] == "projects/o/subscriptions/ss-1"
+        refused = await client.call("POST", "subscriptions/ss-1:pull", {"maxMessages": 1}, expect=400)
+        assert refused["error"]["status"] == "FAILED_PRECONDITION"
+        await client.call("POST", "subscriptions/ss-1:modifyPushConfig", {"pushConfig": {}})
+        await client.publish("kept")
+        assert [data(each) for each in await client.pull()] == ["kept"]
+
+
+async def test_seek(client: Client) -> None:
+    await client.make(retainAckedMessages=True)
+    await client.publish("a", "b")
+    messages = await client.pull()
+    await client.acknowledge(*messages)
+    second = messages[1]["message"]["publishTime"]
+    await client.call("POST", "subscriptions/ss-1:seek", {"time": second})
+    again = await client.pull()
+    assert [data(each) for each in again] == ["b"]
+    await client.call("POST", "subscriptions/ss-1:seek", {"time": "2100-01-01T00:00:00Z"})
+    await client.publish("c")
+    assert [data(each) for each in await client.pull()] == ["c"]
+
+
+async def test_refusals_are_statuses(site: HubSite, client: Client) -> None:
+    for method, path, body, status, code in (
+        ("GET", "nothing/x", None, 404, "NOT_FOUND"),
+        ("GET", "subscriptions/none", None, 404, "NOT_FOUND"),
+        ("PUT", "topics/ab", {}, 400, "INVALID_ARGUMENT"),
+        ("PUT", "topics/tt-9", {"unknown": 1}, 400, "INVALID_ARGUMENT"),
+        ("PUT", "snapshots/nnn", {}, 501, "UNIMPLEMENTED"),
+        ("PUT", "subscriptions/ss-9", {"topic": "projects/o/topics/none"}, 404, "NOT_FOUND"),
+        ("PUT", "subscriptions/ss-9", {"topic": "projects/other/topics/tt-1"}, 403, "PERMISSION_DENIED"),
+    ):
+        answer = await client.call(method, path, body, expect=status)
+        assert answer["error"]["status"] == code
+        assert answer["error"]["code"] == status
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{site.url}/v1/projects/o/topics/tt-1") as refused,
+    ):
+        assert refused.status == 401
+        assert (await refused.json())["error"]["status"] == "UNAUTHENTICATED"
+
+
+def body(request: Any) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(request.body)
+    return document
+
+
+def pushed(request: Any) -> str:
+    id: str = body(request)["message"]["messageId"]
+    return id
