@@ -126,7 +126,7 @@ class PubsubSubscriptions:
         return self.answer(made, numbers=numbers)
 
     def _checked(self, name: ResourceName, values: Mapping[str, Any]) -> dict[str, Any]:
-        settings = check_subscription(name, values, plain=self._context.config.callback_http)
+        settings = check_subscription(name, values, plain=self._context.config.push_http)
         names = settings["pushConfig"].get("attributes", {}).get(SIGNING_KEYS, "")
         for key in names.split(",") if names else ():
             if key not in self._signing_keys:
@@ -190,7 +190,7 @@ class PubsubSubscriptions:
         """
         config = read_message(MODIFY_PUSH_CONFIG, body).get("pushConfig", {})
         subscription = self.find(name, rights)
-        checked = check_push_config(config, plain=self._context.config.callback_http)
+        checked = check_push_config(config, plain=self._context.config.push_http)
         settings = self._checked(name, {**subscription.settings, "pushConfig": checked})
         await self._change(name, subscription, settings, rights)
         return json_answer({})

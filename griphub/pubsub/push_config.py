@@ -110,7 +110,7 @@ def _check_endpoint(endpoint: str, *, plain: bool) -> None:
         elif parts.scheme not in ("https", "http") or not host:
             problem = "it is no https URL"
         elif parts.scheme == "http" and not plain:
-            problem = "http is not allowed here: use https, or set callback_http"
+            problem = "http is not allowed here: use https, or set push_http"
         elif parts.username is not None or parts.password is not None:
             problem = "it has user information"
         elif parts.fragment or endpoint.endswith("#"):

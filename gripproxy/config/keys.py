@@ -296,7 +296,7 @@ class Hub:
     callbacks_max: int = key(200, "requests", "to callbacks at once", low=1, high=10_000)
     callbacks_per_host_max: int = key(40, "requests", "to callbacks of one host at once", low=1, high=10_000)
     callbacks_per_owner_max: int = key(40, "requests", "to callbacks of one owner at once", low=1, high=10_000)
-    callback_http: bool = key(False, "", "push subscriptions may have endpoints without TLS")
+    push_http: bool = key(False, "", "push subscriptions may have endpoints without TLS")
     pushes_max: int = key(4000, "requests", "of push subscriptions at once", low=1, high=100_000)
     pushes_per_host_max: int = key(2000, "requests", "of push subscriptions to one host at once", low=1, high=100_000)
     pushes_per_owner_max: int = key(4000, "requests", "of one owner's push subscriptions", low=1, high=100_000)

@@ -20,7 +20,7 @@ SETTINGS = {
     "hub.hub_key": KEY,
     "hub.hub_anonymous": "none",
     "hub.callback_allow": "127.0.0.0/8",
-    "hub.callback_http": "true",
+    "hub.push_http": "true",
     "hub.push_signing_keys": "one:whsec_" + "YWFh" * 8,
 }
 
