@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from griphub.access.owner import owner_key
@@ -67,14 +68,14 @@ class PubsubRequests:
             self._topics.find(call.name)
             self._messages.publish(call.name.local, _body(request), found, reply)
             return None
-        work = self._work(request, call, found, numbers=numbers)
-        return self._change(found, work) if call.method in _CHANGES else work
+        work = partial(self._work, request, call, found, numbers=numbers)
+        return self._change(found, work) if call.method in _CHANGES else work()
 
-    async def _change(self, rights: Rights, work: Awaitable[Answer]) -> Answer:
+    async def _change(self, rights: Rights, work: Callable[[], Awaitable[Answer]]) -> Answer:
         quotas, owner = self._context.quotas, owner_key(rights.owner)
         quotas.take("topic_changes", owner)
         try:
-            return await work
+            return await work()
         finally:
             quotas.give("topic_changes", owner)
 

@@ -26,6 +26,7 @@ from griphub.pubsub.status import (
     missing,
     not_served,
     permission_denied,
+    unavailable,
 )
 from griphub.pubsub.subscription_resource import (
     MODIFY_PUSH_CONFIG,
@@ -36,6 +37,8 @@ from griphub.pubsub.subscription_resource import (
 )
 from griphub.store.pubsub_subscription import PubsubSubscription
 from griphub.store.topic import Topic
+from gripproxy.grip.errors import OperatorError
+from gripproxy.process.log import log
 
 __all__ = ["PubsubSubscriptions", "topic_of_name"]
 
@@ -100,11 +103,13 @@ class PubsubSubscriptions:
 
         Raises:
             ApiError: the request is refused.
-            OperatorError: the keys of the hub's identity cannot be used.
             StoreError: the store cannot do it now.
         """
         feed = self._context.pubsub
         settings = self._checked(name, read_message(SUBSCRIPTION, body))
+        if not rights.may("subscribe", name.local):
+            # Else names of any project could be taken, and those of many projects are without a bound.
+            raise permission_denied(f"The token has no right to subscribe on {name.local!r}, the subscription's name.")
         topic = self._allowed(settings, rights)
         if feed.table.named(name.project, name.id) is not None:
             raise already_exists(name.id)
@@ -119,6 +124,9 @@ class PubsubSubscriptions:
             made = await feed.make(draft)
         except LookupError as error:
             raise missing(topic.name.partition("/")[2]) from error
+        except OperatorError as error:
+            log.error("subscription of the push API not made: reason=%s", error)
+            raise unavailable("the keys of the hub's identity cannot be used: its log has the reason") from error
         if made == "exists":
             raise already_exists(name.id)
         if not isinstance(made, PubsubSubscription):
@@ -198,11 +206,11 @@ class PubsubSubscriptions:
     async def _change(
         self, name: ResourceName, subscription: PubsubSubscription, settings: Mapping[str, Any], rights: Rights
     ) -> PubsubSubscription:
+        if subscription.settings.get("detached"):
+            raise failed_precondition("This subscription is detached: make another one.")
         if subscription.topic:
             topic = self._allowed(settings, rights)
             await self._topics.keep(topic, settings["messageRetentionDuration"] / SECOND, rights)
-        if subscription.settings.get("detached"):
-            settings = {**settings, "detached": True}
         try:
             return await self._context.pubsub.change(subscription, settings)
         except LookupError as error:
@@ -278,7 +286,9 @@ class PubsubSubscriptions:
         topic = self._context.topics.numbered(subscription.topic)
         position = NEWEST
         if topic is not None:
-            position = await self._context.readers.id_at(topic.number, -(-time // MICROSECOND) - 1)
+            position = await self._context.readers.id_at(
+                topic.number, -(-time // MICROSECOND) - 1, owner=owner_key(rights.owner)
+            )
             if position >= self._context.fanout.stored:
                 position = NEWEST
         acked = Intervals(position)

@@ -25,6 +25,9 @@ SETTINGS = {
 }
 
 
+TIME = "2020-01-01T00:00:00Z"
+
+
 class Client:
     """Client of the API, with its token."""
 
@@ -37,7 +40,8 @@ class Client:
     async def call(self, method: str, path: str, body: Any = None, *, expect: int = 200) -> dict[str, Any]:
         """Send a request, again while the hub is away, and return the JSON of its answer."""
         deadline = time.monotonic() + PATIENCE
-        url = f"{self._url}/v1/projects/{self.project}/{path}"
+        project, path = ("other", path.removeprefix("../other/")) if path.startswith("../") else (self.project, path)
+        url = f"{self._url}/v1/projects/{project}/{path}"
         while True:
             async with self._session.request(method, url, json=body, headers=self._headers) as answer:
                 text = await answer.text()
@@ -174,6 +178,17 @@ async def test_seek(client: Client) -> None:
     assert [data(each) for each in await client.pull()] == ["c"]
 
 
+async def test_a_detached_subscription_has_no_way_back(client: Client) -> None:
+    await client.make()
+    await client.publish("a")
+    await client.call("POST", "subscriptions/ss-1:detach")
+    assert (await client.call("GET", "subscriptions/ss-1"))["detached"]
+    config = {"pushConfig": {"pushEndpoint": "https://example.com/"}}
+    for method, body in (("pull", {"maxMessages": 1}), ("modifyPushConfig", config), ("seek", {"time": TIME})):
+        refused = await client.call("POST", f"subscriptions/ss-1:{method}", body, expect=400)
+        assert refused["error"]["status"] == "FAILED_PRECONDITION"
+
+
 async def test_refusals_are_statuses(site: HubSite, client: Client) -> None:
     for method, path, body, status, code in (
         ("GET", "nothing/x", None, 404, "NOT_FOUND"),
@@ -182,6 +197,7 @@ async def test_refusals_are_statuses(site: HubSite, client: Client) -> None:
         ("PUT", "topics/tt-9", {"unknown": 1}, 400, "INVALID_ARGUMENT"),
         ("PUT", "snapshots/nnn", {}, 501, "UNIMPLEMENTED"),
         ("PUT", "subscriptions/ss-9", {"topic": "projects/o/topics/none"}, 404, "NOT_FOUND"),
+        ("PUT", "../other/subscriptions/ss-9", {"topic": "projects/o/topics/tt-1"}, 403, "PERMISSION_DENIED"),
         ("PUT", "subscriptions/ss-9", {"topic": "projects/other/topics/tt-1"}, 403, "PERMISSION_DENIED"),
     ):
         answer = await client.call(method, path, body, expect=status)

@@ -149,7 +149,7 @@ async def test_a_dead_letter_that_was_not_published_changes_nothing() -> None:
     await house.writer.ends()
 
 
-async def test_a_deleted_subscription_is_not_written_and_nobody_waits_for_it() -> None:
+async def test_a_deleted_subscription_is_not_written_and_waits_for_it_end() -> None:
     house = House()
     await house.saver.hold(1)
     house.saver.save([state(1)])
