@@ -67,7 +67,7 @@ class Request:
         target: path and query, read.
         headers: lower-case names and values, as received.
         body: content.
-        raw_target: target as received.
+        raw_target: target as received, without the path under which another proxy has the hub.
         memo: memo about its head.
     """
 

@@ -18,6 +18,7 @@ from griphub.api.body_buffer import BodyBuffer
 from griphub.api.connection_progress import Progress, stalled
 from griphub.api.head_memory import HeadMemory, KnownHead
 from griphub.api.problem import Problem, limited
+from griphub.api.pubsub_status import is_call, status_answer
 from griphub.api.request import Answer, Request, answer_bytes, problem_answer, target_below, target_of
 from griphub.api.server_limits import ServerLimits
 from gripproxy.process.accept_queue import AcceptQueue
@@ -369,11 +370,12 @@ class HubConnection(asyncio.Protocol):
         try:
             if not current and version != "1.0":
                 raise Problem(400, "bad-request", f"the version of HTTP is {version}: expected 1.1 or 1.0")
-            target = target_of(target_below(self._url, self._root) if self._root else self._url)
+            raw = target_below(self._url, self._root) if self._root else self._url
+            target = target_of(raw)
             hosts = sum([name == b"host" for name, _ in self._headers])
             if hosts > 1:
                 raise Problem(400, "bad-request", f"the request has {hosts} Host headers: expected one (RFC 9112 §3.2)")
-            request = Request(self._parser.get_method(), target, self._headers, b"", self._url)
+            request = Request(self._parser.get_method(), target, self._headers, b"", raw)
             self._request = request
             length = request.header(b"content-length")
             if length is not None and length.isdigit() and int(length) > self._server.limits.body:
@@ -568,7 +570,10 @@ class HubConnection(asyncio.Protocol):
         self._body.clear()
         if transport is not None and not transport.is_closing() and not self._closing:
             head = self._request is not None and self._request.method == b"HEAD"
-            transport.write(answer_bytes(problem_answer(problem), keep_alive=False, head=head))
+            answer = problem_answer(problem)
+            if self._request is not None and is_call(self._request.raw_target):
+                answer = status_answer(answer)
+            transport.write(answer_bytes(answer, keep_alive=False, head=head))
             self._close()
 
     def _close(self) -> None:
