@@ -281,7 +281,8 @@ class TestLosses:
                 for event in events:
                     less.publish(case, event)
                 assert [follower.data(len(events)) for follower in (stream, lines)] == [events] * 2
-        assert 1500 < max(sizes) <= 2000
+        # How many events share a request depends on the moment; a short one in its formats has some 700 bytes.
+        assert 500 < max(sizes) <= 2000
 
     def test_the_hub_is_killed(self, hub: Hub, case: str) -> None:
         topic = hub.make(case)
