@@ -36,6 +36,7 @@ from griphub.api.pubsub_requests import PubsubRequests
 from griphub.api.pubsub_subscriptions import PubsubSubscriptions
 from griphub.api.pubsub_topics import PubsubTopics
 from griphub.api.pull_channels import PullChannels, is_pull
+from griphub.api.push_identity import PushIdentity
 from griphub.api.reading import Reading
 from griphub.api.server import HubServer
 from griphub.api.server_limits import ServerLimits
@@ -55,7 +56,6 @@ from griphub.notify.held_channels import HeldChannels
 from griphub.notify.outbox import Outbox, OutboxState
 from griphub.processes.collector import KEEPING, settle_collector
 from griphub.processes.progress_loop import ProgressLoop
-from griphub.processes.push_commands import PlainIdentity
 from griphub.processes.readers import ReaderOptions, ReaderPool
 from griphub.processes.retention_loop import RetentionLoop
 from griphub.processes.sender import SenderProcess
@@ -148,7 +148,6 @@ class Hub:
         self._progress: ProgressLoop | None = None
         self._subscriptions: SubscriptionFeed | None = None
         self._pubsub: PubsubFeed | None = None
-        self._keys = IdentityKeys(self._store, time.time)
         self._soft: SoftFeed | None = None
         self._servers: list[HubServer] = []
         self._application: HubApplication | None = None
@@ -264,13 +263,6 @@ class Hub:
         hub = self._config.hub
         signing = signing_keys_of(hub.push_signing_keys, pathlib.Path(self._config.directory))
 
-        def identity() -> PlainIdentity:
-            key = self._keys.current
-            return hub.hub_name, key.kid, key.pem, signing
-
-        async def prepare() -> None:
-            await self._loop.run_in_executor(None, self._keys.open)
-
         def sender() -> SenderProcess:
             assert self._subscriptions is not None
             return self._subscriptions.sender
@@ -286,8 +278,7 @@ class Hub:
             sender,
             lambda: fanout.stored,
             stored,
-            identity,
-            prepare,
+            PushIdentity(IdentityKeys(self._store, time.time), hub.hub_name, signing, self._loop.time),
             channels,
             AckIds(state.secret),
             PubsubBounds(),

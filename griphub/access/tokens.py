@@ -261,10 +261,12 @@ def _patterns(claims: dict[str, object], claim: str) -> Patterns:
 
 
 def token_of(
-    headers: Iterable[tuple[bytes, bytes]],
+    headers: Sequence[tuple[bytes, bytes]],
     query: Mapping[str, Sequence[str]],
     cookie_name: str,
     origins: Collection[str],
+    *,
+    api_key: bool = False,
 ) -> bytes | None:
     """Return the token of a request: from ``Authorization``, the parameter ``access_token``, or a cookie.
 
@@ -276,6 +278,7 @@ def token_of(
         query: values of each parameter.
         cookie_name: name of the cookie; empty for none.
         origins: origins that are allowed, ``https://example.com``.
+        api_key: whether it may be in ``X-Goog-Api-Key`` and the parameter ``key`` too.
 
     Returns:
         The token, not verified; None if there is none.
@@ -284,6 +287,9 @@ def token_of(
         BadToken: there are two different ones, or an empty one.
     """
     found: set[bytes] = {value.encode() for value in query.get("access_token", ())}
+    if api_key:
+        found.update([value.encode() for value in query.get("key", ())])
+        found.update([value for name, value in headers if name == b"x-goog-api-key"])
     seen_origins: set[bytes] = set()
     cookies: list[bytes] = []
     same_origin = False

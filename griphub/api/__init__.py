@@ -27,6 +27,10 @@
     subscriptions        standing requests by callback; ``subscription_body`` reads and writes their JSON,
                          ``subscription_feed`` passes events to the sender, and its reports to the store
     mailboxes            commands and polls; ``mailbox_feed`` gives them events, ``mailbox_channel`` holds them
+    pubsub_requests      push API: the part for a request, ``pubsub_topics``, ``pubsub_subscriptions`` and
+                         ``pubsub_messages``; ``pubsub_body`` reads bodies, ``pubsub_status`` writes refusals
+    pubsub_feed          its subscriptions at work; ``backlog_saver`` stores their states, ``pull_channels`` holds pulls
+    push_identity        keys of tokens and signatures; ``identity_keys`` has the file
     metrics              figures for Prometheus, health
     openapi              description of the API; ``openapi_schemas`` has the bodies, ``openapi_parameters`` parameters
 

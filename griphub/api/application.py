@@ -22,7 +22,7 @@ from griphub.api.openapi import OPENAPI
 from griphub.api.problem import MEDIA_TYPE, Problem, limited, unauthorized
 from griphub.api.publish_body import drafts_of, fixed_draft
 from griphub.api.publish_plan import PublishPlan
-from griphub.api.publishing import Publishing, store_failure
+from griphub.api.publishing import Publishing, answer_of, store_failure
 from griphub.api.pubsub_requests import PubsubRequests
 from griphub.api.pubsub_status import error_answer, is_call, status_answer
 from griphub.api.query import PublishQuery, idempotency_key, if_match, nothing_else, publish_query
@@ -43,7 +43,7 @@ from griphub.store.event import Draft
 from griphub.store.publication import Publication
 from griphub.store.topic import TopicSettings
 from griphub.topics.names import check_key, check_topic_name
-from gripproxy.grip.errors import ClientError
+from gripproxy.grip.errors import ClientError, OperatorError
 from gripproxy.grip.signature import Key, verify
 from gripproxy.process.log import ERROR, log
 
@@ -264,11 +264,23 @@ class HubApplication:
                 return self._subscriptions.list_own(request, self._owner_of_subscriptions(request))
             case ("v1", *_):
                 return self._pubsub.begin(request, partial(self._rights, request), reply)
+            case (".well-known", "jwks.json"):
+                self._method(request, b"GET")
+                return self._jwks()
             case ("openapi.json",):
                 self._method(request, b"GET")
                 reply(Answer(200, OPENAPI, "application/json"))
                 return None
         raise Problem(404, "not-found", "there is no such path: see /openapi.json")
+
+    async def _jwks(self) -> Answer:
+        try:
+            keys = await self._context.pubsub.identity.jwks()
+        except OperatorError as error:
+            log.error("hub: keys of push tokens not served: reason=%s", error)
+            text = "the keys of the hub's identity cannot be used: its log has the reason"
+            raise Problem(503, "unavailable", text, headers=[("Retry-After", "1")]) from error
+        return Answer(200, keys, "application/jwk-set+json", [("Cache-Control", "public, max-age=300")])
 
     def _link(self, request: Request, text: str) -> Coroutine[Any, Any, Answer]:
         linked = self._soft.linked(text)
@@ -517,16 +529,20 @@ class HubApplication:
         idempotency_key(request.headers)
         if self._context.topics.named(name) is None and self._topics.made_by_publishing(name):
             await self._change(rights, lambda: self._topics.make(name, rights, TopicSettings()))
-        answered: asyncio.Future[Answer] = self._loop.create_future()
-        act(lambda answer: None if answered.done() else answered.set_result(answer))
-        return await answered
+        return await answer_of(act)
 
     # --- rights
 
     def _rights(self, request: Request) -> Rights:
         context, config = self._context, self._context.config
         try:
-            token = token_of(request.headers, request.target.query, config.hub_cookie, config.hub_origins)
+            token = token_of(
+                request.headers,
+                request.target.query,
+                config.hub_cookie,
+                config.hub_origins,
+                api_key=request.target.path[0] == "v1",
+            )
             return context.verifier.anonymous if token is None else context.verifier.rights(token, context.wall())
         except BadToken as error:
             raise Problem(

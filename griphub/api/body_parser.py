@@ -100,6 +100,19 @@ class BodyParser:
         """
         return await self._read(request, owner, "draft", key)
 
+    async def messages(self, request: Request, owner: str) -> tuple[Draft, ...]:
+        """Return the events of a publishing request of the push API.
+
+        Args:
+            request: the request.
+            owner: text that names the owner in whose turn it is read.
+
+        Raises:
+            ApiError: the request is refused.
+            Problem: it is no JSON; 503, its body was not read in time.
+        """
+        return await self._read(request, owner, "messages", None)
+
     async def _read(self, request: Request, owner: str, method: str, argument: Any) -> tuple[Draft, ...]:
         await self._turn(owner)
         try:

@@ -15,21 +15,24 @@ from typing import Any, Final
 
 from griphub.api.problem import Problem
 from griphub.api.publish_body import draft_of, drafts_of
+from griphub.api.pubsub_body import messages_of
 from griphub.api.query import PublishQuery
 from griphub.processes.child import Child, child_parser
 from griphub.processes.frames import FrameError
 from griphub.processes.reader_process import ANSWER, FAILED, READY
+from griphub.pubsub.status import ApiError
 from griphub.store.event import NO_ATTRIBUTES, Draft
 from gripproxy.process.log import log
 
-__all__ = ["PlainBody", "draft", "drafts", "drafts_in", "main"]
+__all__ = ["PlainBody", "draft", "drafts", "drafts_in", "main", "messages"]
 
 NICE: Final = 5
 """Priority below that of the hub."""
 
 DRAFTS: Final = 0
 PROBLEM: Final = 1
-"""Kinds of results: ``(DRAFTS, fields of each)``, ``(PROBLEM, fields)``."""
+API_ERROR: Final = 2
+"""Kinds of results: ``(DRAFTS, fields of each)``, ``(PROBLEM, fields)``, ``(API_ERROR, fields)``."""
 
 PlainHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -59,11 +62,24 @@ def draft(headers: PlainHeaders, key: str, body: bytes) -> PlainBody:
     return _plain(lambda: (draft_of(headers, body, key),), body)
 
 
+def messages(headers: PlainHeaders, argument: None, body: bytes) -> PlainBody:
+    """Return the events of a publishing request of the push API, or its problem; see ``messages_of``.
+
+    Args:
+        headers: unused, as is ``argument``: all calls have three arguments.
+        argument: None.
+        body: its body.
+    """
+    return _plain(lambda: messages_of(body), body)
+
+
 def _plain(read: Callable[[], Sequence[Draft]], body: bytes) -> PlainBody:
     try:
         found = read()
     except Problem as problem:
         return PROBLEM, (problem.status, problem.name, problem.detail, problem.extra, problem.headers)
+    except ApiError as error:
+        return API_ERROR, (error.code, str(error), list(error.details))
     fields = []
     for each in found:
         # The hub has the body itself.
@@ -80,11 +96,14 @@ def drafts_in(plain: PlainBody, body: bytes) -> tuple[Draft, ...]:
         body: the body that was read.
 
     Raises:
+        ApiError: a request of the push API is refused.
         Problem: the request is refused.
     """
     kind, fields = plain
     if kind == PROBLEM:
         raise Problem(*fields)
+    if kind == API_ERROR:
+        raise ApiError(*fields)
     return tuple([_draft(each, body) for each in fields])
 
 
@@ -106,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     child = Child(child_parser().parse_args(argv), "hub bodies")
     os.nice(NICE)
     channel = child.channel
-    methods = {"drafts": drafts, "draft": draft}
+    methods: Mapping[str, Callable[..., PlainBody]] = {"drafts": drafts, "draft": draft, "messages": messages}
     channel.send((READY,))
     while not channel.ended and not child.terminating:
         for name, arguments in channel.receive(None):

@@ -433,6 +433,17 @@ def _link_paths() -> Schema:
                 "responses": {"200": _answer("OpenAPI 3.1.", {JSON: {"schema": {"type": "object"}}})},
             }
         },
+        "/.well-known/jwks.json": {
+            "get": {
+                "operationId": "readKeys",
+                "summary": "Read the public keys of the tokens that push requests have (a JWK set, RFC 7517)",
+                "security": [{}],
+                "responses": {
+                    "200": _answer("JWK set.", {"application/jwk-set+json": {"schema": {"type": "object"}}}),
+                    "503": {"$ref": "#/components/responses/unavailable"},
+                },
+            }
+        },
     }
 
 
@@ -443,7 +454,10 @@ def openapi_document() -> dict[str, Any]:
         "info": {
             "title": "gripproxy hub",
             "version": "1",
-            "description": "Topics of events: published, kept, read as history and followed live through a GRIP proxy.",
+            "description": (
+                "Topics of events: published, kept, read as history and followed live through a GRIP proxy. Paths under"
+                " /v1 are those of Google Cloud Pub/Sub v1, whose own description applies: see docs/push.md."
+            ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         # Relative to this document: the prefix is that of the proxy's route.

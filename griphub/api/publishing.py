@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from griphub.access.owner import owner_key
@@ -22,7 +24,7 @@ from griphub.store.publication import Condition, Idempotency, Outcome, Publicati
 from griphub.topics.event_text import Epochs
 from griphub.topics.times import second_text, time_text
 
-__all__ = ["Publishing", "event_body", "published_body", "store_failure"]
+__all__ = ["Publishing", "answer_of", "event_body", "published_body", "store_failure"]
 
 NO_EVENT: Final = -1
 """Id that no event has: a condition with it is never met."""
@@ -226,6 +228,20 @@ def _refusal(refused: Refused, topic: str, context: Context) -> Answer:
         ),
     }
     return problem_answer(problems[refused.kind])
+
+
+async def answer_of(publish: Callable[[Reply], None]) -> Answer:
+    """Return the answer of a publication.
+
+    Args:
+        publish: begins it; calls its argument once with the answer.
+
+    Raises:
+        Exception: of ``publish``.
+    """
+    answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    publish(lambda answer: None if answered.done() else answered.set_result(answer))
+    return await answered
 
 
 def store_failure(error: StoreError) -> Answer:

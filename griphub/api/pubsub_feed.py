@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from griphub.api.backlog_saver import BacklogSaver, with_message
 from griphub.api.pull_channels import PullChannels
-from griphub.processes.push_commands import PlainAcks, PlainFigures, PlainIdentity, PlainLeased, PlainPushed
+from griphub.api.push_identity import PushIdentity
+from griphub.processes.push_commands import PlainAcks, PlainFigures, PlainLeased, PlainPushed
 from griphub.processes.push_link import PushLink
 from griphub.processes.sender import SenderProcess
 from griphub.processes.writer import WriterProcess
@@ -69,8 +70,7 @@ class PubsubFeed:
         sender: returns the process of the sender.
         newest: returns the id up to which the hub knows the events of the store.
         stored: called with the outcome of a dead letter's publication, and its event.
-        identity: returns the keys of tokens and signatures, behind ``prepare``.
-        prepare: has these keys ready.
+        identity: keys of tokens and signatures.
         channels: channels of held pulls.
         ack_ids: texts of ack ids.
         bounds: greatest numbers.
@@ -80,7 +80,7 @@ class PubsubFeed:
     Attributes:
         table: the subscriptions.
         link: to the sender.
-        channels: that of the arguments, as is ``ack_ids``.
+        channels: that of the arguments, as are ``ack_ids`` and ``identity``.
         figures: latest figures by number of the subscription.
     """
 
@@ -91,8 +91,7 @@ class PubsubFeed:
         sender: Callable[[], SenderProcess],
         newest: Callable[[], int],
         stored: Callable[[Published, Sequence[Draft]], None],
-        identity: Callable[[], PlainIdentity],
-        prepare: Callable[[], Awaitable[None]],
+        identity: PushIdentity,
         channels: PullChannels,
         ack_ids: AckIds,
         bounds: PubsubBounds,
@@ -100,12 +99,11 @@ class PubsubFeed:
         wall: Callable[[], float],
     ) -> None:
         self.table: Final = PubsubTable()
-        self.link: Final = PushLink(self, newest, lambda: identity() if self._prepared else None)
+        self.link: Final = PushLink(self, newest, identity.plain)
+        self.identity: Final = identity
         self.channels: Final = channels
         self.ack_ids: Final = ack_ids
         self.figures: dict[int, PlainFigures] = {}
-        self._prepare = prepare
-        self._prepared = False
         self._writer = writer
         self._read = read
         self._sender = sender
@@ -134,13 +132,8 @@ class PubsubFeed:
         Raises:
             OperatorError: they cannot be read or written.
         """
-        if self._prepared:
-            return
-        async with self._reload:
-            if not self._prepared:
-                await self._prepare()
-                self._prepared = True
-                self.link.identify()
+        if await self.identity.open():
+            self.link.identify()
 
     async def close(self) -> None:
         """Write the last states; called when the sender has ended."""
@@ -148,6 +141,7 @@ class PubsubFeed:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await self.identity.close()
         await self._saver.close()
 
     async def _all(self) -> Any:
@@ -372,6 +366,7 @@ class PubsubFeed:
         """Forget pulls whose time is over, and delete subscriptions that were not used for long; called each second."""
         now = self._now()
         self.channels.expire(now)
+        self.identity.check(self.link.identify)
         if now < self._look:
             return
         self._look = now + EXPIRY_INTERVAL

@@ -17,7 +17,7 @@ from griphub.api.request import Answer, Reply, Request
 from griphub.callbacks.pushed_event import PushedEvent
 from griphub.processes.push_commands import PlainAcks, PlainLeased
 from griphub.pubsub.ack_id import AckId
-from griphub.pubsub.message import message_json, read_publish
+from griphub.pubsub.message import message_json
 from griphub.pubsub.proto_json import Field, Kind, MessageType, read_message
 from griphub.pubsub.status import ApiError, exhausted, failed_precondition, invalid, missing, unavailable
 from griphub.store.errors import OwnerBusy, StoreBusy, StoreError
@@ -35,9 +35,6 @@ ACK_DEADLINE_MAX: Final = 600
 
 ACKS_BYTES: Final = 524_288
 """Greatest size of a request with ack ids."""
-
-CONTENT_TYPE: Final = "application/octet-stream"
-"""Media type of events without an attribute that names theirs."""
 
 PULL: Final = MessageType("PullRequest", (Field("maxMessages", Kind.INT32), Field("returnImmediately", Kind.BOOL)))
 ACKNOWLEDGE: Final = MessageType("AcknowledgeRequest", (Field("ackIds", Kind.STRING, repeated=True),))
@@ -62,20 +59,18 @@ class PubsubMessages:
 
     # --- publishing
 
-    def publish(self, topic: str, body: object, rights: Rights, reply: Reply) -> None:
+    def publish(self, topic: str, drafts: tuple[Draft, ...], rights: Rights, reply: Reply) -> None:
         """Store the messages of a ``Publish``; ``reply`` is called after the commit.
 
         Args:
             topic: name in the hub of an existing topic.
-            body: JSON value.
+            drafts: events of the messages.
             rights: of the caller, that to publish among them.
             reply: called once with the answer.
 
         Raises:
-            ApiError: the request is refused, or the store is away.
+            ApiError: the store is away.
         """
-        messages = read_publish(body)
-        drafts = tuple([Draft(each.data, CONTENT_TYPE, None, "put", each.event_attributes) for each in messages])
         try:
             publication = Publication(topic, drafts)
             self._context.writer.append(publication, partial(self._stored, publication, reply), owner_key(rights.owner))

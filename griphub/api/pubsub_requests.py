@@ -8,15 +8,17 @@ from typing import Any, Final
 
 from griphub.access.owner import owner_key
 from griphub.access.rights import Right, Rights
+from griphub.api.body_parser import LARGE_BODY
 from griphub.api.context import Context
-from griphub.api.json_document import load_json
+from griphub.api.publishing import answer_of
+from griphub.api.pubsub_body import messages_of, object_of
 from griphub.api.pubsub_messages import PubsubMessages
 from griphub.api.pubsub_subscriptions import PubsubSubscriptions
 from griphub.api.pubsub_topics import PubsubTopics
 from griphub.api.request import Answer, Reply, Request
 from griphub.pubsub.methods import Call, paging_of, parse_call, wants_numbers
 from griphub.pubsub.names import ResourceName
-from griphub.pubsub.status import ApiError, bad_payload, invalid, permission_denied, unauthenticated
+from griphub.pubsub.status import ApiError, invalid, permission_denied, unauthenticated
 
 __all__ = ["PubsubRequests"]
 
@@ -66,10 +68,16 @@ class PubsubRequests:
             assert call.name is not None
             self._may(found, "publish", call.name)
             self._topics.find(call.name)
-            self._messages.publish(call.name.local, _body(request), found, reply)
+            if len(request.body) >= LARGE_BODY:
+                return self._publish_large(request, call.name.local, found)
+            self._messages.publish(call.name.local, messages_of(request.body), found, reply)
             return None
         work = partial(self._work, request, call, found, numbers=numbers)
         return self._change(found, work) if call.method in _CHANGES else work()
+
+    async def _publish_large(self, request: Request, topic: str, rights: Rights) -> Answer:
+        drafts = await self._context.bodies.messages(request, owner_key(rights.owner))
+        return await answer_of(lambda reply: self._messages.publish(topic, drafts, rights, reply))
 
     async def _change(self, rights: Rights, work: Callable[[], Awaitable[Answer]]) -> Answer:
         quotas, owner = self._context.quotas, owner_key(rights.owner)
@@ -102,9 +110,9 @@ class PubsubRequests:
         self._may(rights, "admin", name)
         match call.method:
             case "CreateTopic":
-                return await topics.create(name, _body(request), rights)
+                return await topics.create(name, object_of(request.body), rights)
             case "UpdateTopic":
-                return await topics.update(name, _body(request), _mask(request), rights)
+                return await topics.update(name, object_of(request.body), _mask(request), rights)
             case _:
                 return await topics.delete(name, rights)
 
@@ -112,25 +120,26 @@ class PubsubRequests:
         self, request: Request, call: Call, name: ResourceName, rights: Rights, *, numbers: bool
     ) -> Answer:
         subscriptions, messages = self._subscriptions, self._messages
+        body = object_of(request.body)
         match call.method:
             case "CreateSubscription":
-                return await subscriptions.create(name, _body(request), rights, numbers=numbers)
+                return await subscriptions.create(name, body, rights, numbers=numbers)
             case "UpdateSubscription":
-                return await subscriptions.update(name, _body(request), _mask(request), rights, numbers=numbers)
+                return await subscriptions.update(name, body, _mask(request), rights, numbers=numbers)
             case "ModifyPushConfig":
-                return await subscriptions.modify_push_config(name, _body(request), rights)
+                return await subscriptions.modify_push_config(name, body, rights)
             case "DeleteSubscription":
                 return await subscriptions.delete(name, rights)
             case "DetachSubscription":
                 return await subscriptions.detach(name, rights)
             case "Seek":
-                return await subscriptions.seek(name, _body(request), rights)
+                return await subscriptions.seek(name, body, rights)
             case "Pull":
-                return await messages.pull(request, _body(request), subscriptions.find(name, rights))
+                return await messages.pull(request, body, subscriptions.find(name, rights))
             case "Acknowledge":
-                return await messages.acknowledge(_body(request), subscriptions.find(name, rights))
+                return await messages.acknowledge(body, subscriptions.find(name, rights))
             case "ModifyAckDeadline":
-                return await messages.modify_ack_deadline(_body(request), subscriptions.find(name, rights))
+                return await messages.modify_ack_deadline(body, subscriptions.find(name, rights))
             case _:
                 found = subscriptions.find(name, rights)
                 self._context.pubsub.touch(found)
@@ -150,16 +159,6 @@ class PubsubRequests:
         if rights is self._context.verifier.anonymous:
             return unauthenticated(f"A request without a token has {text}: send Authorization: Bearer TOKEN.")
         return permission_denied(f"The token has {text}.")
-
-
-def _body(request: Request) -> object:
-    """Return the JSON value of a body; an empty one is an object without members."""
-    if not request.body:
-        return {}
-    value = load_json(request.body, "the body")
-    if not isinstance(value, dict):
-        raise bad_payload("Invalid JSON payload received. The root must be an object.")
-    return value
 
 
 def _mask(request: Request) -> str:

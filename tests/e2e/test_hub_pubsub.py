@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -42,14 +43,15 @@ class Client:
         deadline = time.monotonic() + PATIENCE
         project, path = ("other", path.removeprefix("../other/")) if path.startswith("../") else (self.project, path)
         url = f"{self._url}/v1/projects/{project}/{path}"
+        text = b"" if body is None else json.dumps(body).encode()
         while True:
-            async with self._session.request(method, url, json=body, headers=self._headers) as answer:
-                text = await answer.text()
+            async with self._session.request(method, url, data=io.BytesIO(text), headers=self._headers) as answer:
+                received = await answer.text()
                 if answer.status == 503 and expect != 503 and time.monotonic() < deadline:
                     await asyncio.sleep(0.05)
                     continue
-                assert answer.status == expect, (answer.status, text)
-                document: dict[str, Any] = json.loads(text)
+                assert answer.status == expect, (answer.status, received)
+                document: dict[str, Any] = json.loads(received)
                 return document
 
     def topic(self, id: str = "tt-1") -> str:
@@ -219,3 +221,65 @@ def body(request: Any) -> dict[str, Any]:
 def pushed(request: Any) -> str:
     id: str = body(request)["message"]["messageId"]
     return id
+
+
+async def test_large_publications_are_read_apart(client: Client) -> None:
+    await client.make()
+    text = "x" * 9_999_000
+    await client.publish(text)
+    [message] = await client.pull()
+    assert data(message) == text
+    refused = await client.call(
+        "POST",
+        "topics/tt-1:publish",
+        {"messages": [{"data": base64.b64encode(b"x" * 10_000_001).decode()}]},
+        expect=400,
+    )
+    assert "the maximum value is 10000000" in refused["error"]["message"].replace("but ", "")
+    # Longer than any request may be.
+    longer = await client.call("POST", "topics/tt-1:publish", {"messages": [{"data": "x" * 14_000_001}]}, expect=400)
+    assert longer["error"]["status"] == "INVALID_ARGUMENT"
+
+
+async def test_names_of_the_greatest_length(client: Client) -> None:
+    id = "t" * 255
+    topic = (await client.call("PUT", f"topics/{id}", {}))["name"]
+    await client.call("PUT", f"subscriptions/{id}", {"topic": topic})
+    await client.call("POST", f"topics/{id}:publish", {"messages": [{"data": "YQ=="}]})
+    found = await client.call("POST", f"subscriptions/{id}:pull", {"maxMessages": 1})
+    assert [data(each) for each in found["receivedMessages"]] == ["a"]
+    await client.call("PUT", f"topics/{id}t", {}, expect=400)
+
+
+async def test_keys_of_tokens_are_served_to_all(site: HubSite, client: Client) -> None:
+    await client.make()
+    async with aiohttp.ClientSession() as session, session.get(f"{site.url}/.well-known/jwks.json") as answer:
+        assert (answer.status, answer.content_type) == (200, "application/jwk-set+json")
+        keys = (await answer.json())["keys"]
+    assert [key["alg"] for key in keys] == ["RS256"]
+
+
+async def test_credentials(site: HubSite, client: Client) -> None:
+    await client.call("PUT", "topics/tt-1", {})
+    url = f"{site.url}/v1/{client.topic()}"
+    mine = token("o")
+    async with aiohttp.ClientSession() as session:
+        for query, headers, status in (
+            ("", {"x-goog-api-key": mine}, 200),
+            (f"?key={mine}", {}, 200),
+            (f"?access_token={mine}", {}, 200),
+            (f"?key={mine}", {"Authorization": f"Bearer {mine}"}, 200),
+            ("", {}, 401),
+            ("", {"x-goog-api-key": "other"}, 401),
+            (f"?key={mine}", {"x-goog-api-key": "other"}, 401),
+        ):
+            async with session.get(url + query, headers=headers) as answer:
+                assert answer.status == status, (query, headers)
+                assert ("WWW-Authenticate" in answer.headers) == (status == 401)
+
+
+async def test_keys_that_cannot_be_used(site: HubSite, client: Client) -> None:
+    await client.call("PUT", "topics/tt-1", {})
+    (site.directory / "hub.db.keys").mkdir()
+    refused = await client.call("PUT", "subscriptions/ss-1", {"topic": client.topic()}, expect=503)
+    assert "its log has the reason" in refused["error"]["message"]

@@ -208,6 +208,7 @@ def test_each_operation_answers_as_described() -> None:
         assert reply.json["ended"] == [{"topic": "t"}]
         await ask("get", "/subscribers", 200)
         await ask("delete", mailbox, 204, subscriber="s")
+        assert (await ask("get", "/.well-known/jwks.json", 200)).json["keys"][0]["alg"] == "RS256"
         description = await ask("get", "/openapi.json", 200)
         assert description.json == json.loads(json.dumps(DOCUMENT))
 

@@ -12,8 +12,10 @@ from typing import Any, cast
 import pytest
 
 from griphub.api import pubsub_feed
+from griphub.api.identity_keys import IdentityKeys
 from griphub.api.pubsub_feed import EXPIRY_INTERVAL, PubsubBounds, PubsubFeed
 from griphub.api.pull_channels import PullChannels
+from griphub.api.push_identity import PushIdentity
 from griphub.processes.push_commands import (
     BURIED,
     IDENTITY,
@@ -105,7 +107,6 @@ class House:
         self.rows = RowReader(path)
         self.sender = Sender()
         self.time = 1_000_000.0
-        self.prepared = 0
         self.items: list[str] = []
         self.dead: list[Any] = []
         self.orders: list[tuple[Any, ...]] = []
@@ -115,8 +116,7 @@ class House:
             lambda: cast(SenderProcess, self.sender),
             lambda: 9,
             lambda outcome, drafts: self.dead.append((outcome, drafts)),
-            lambda: ("iss", "kid", "pem", {}),
-            self._prepare,
+            PushIdentity(IdentityKeys(path, lambda: self.time), "iss", {}, lambda: self.time),
             PullChannels("hub/", lambda channel, item: self.items.append(channel), "p1", 10),
             AckIds(b"secret"),
             PubsubBounds(2, 10),
@@ -126,9 +126,6 @@ class House:
 
     async def _read(self, after: int) -> list[PubsubSubscription]:
         return list(map(pubsub_of, self.rows.pubsub(after, 1)))
-
-    async def _prepare(self) -> None:
-        self.prepared += 1
 
     def work(self) -> None:
         """Have the sender take orders."""
@@ -342,12 +339,12 @@ async def test_a_subscription_expires_when_it_is_not_used(tmp_path: pathlib.Path
 async def test_the_keys_are_made_when_the_first_subscription_needs_them(tmp_path: pathlib.Path) -> None:
     async with opened(tmp_path) as house:
         house.work()
-        assert (house.prepared, house.orders) == (0, [])
+        assert (house.feed.identity.plain(), house.orders) == (None, [])
         await asyncio.gather(house.make("ss-1"), house.make("ss-2"))
-        assert house.prepared == 1
         assert [order[0] for order in house.orders] == [IDENTITY, PUSH_ADD, PUSH_ADD]
+        identity = house.feed.identity.plain()
     async with opened(tmp_path) as house:
-        assert house.prepared == 1
+        assert house.feed.identity.plain() == identity
 
 
 async def test_figures_are_those_of_subscriptions_that_are_there(tmp_path: pathlib.Path) -> None:

@@ -46,8 +46,13 @@ class House:
 
 async def test_a_publication_is_given_to_its_part() -> None:
     house = House()
-    await house.ask("POST", "/v1/projects/p/topics/tt-1:publish?%24alt=json%3Benum-encoding%3Dint", b'{"messages": []}')
-    assert house.reached == ["projects/p/topics/tt-1", ("p/tt-1", {"messages": []})]
+    await house.ask(
+        "POST",
+        "/v1/projects/p/topics/tt-1:publish?%24alt=json%3Benum-encoding%3Dint",
+        b'{"messages": [{"data": "YQ"}]}',
+    )
+    [found, (topic, [draft])] = house.reached
+    assert (found, topic, draft.data) == ("projects/p/topics/tt-1", "p/tt-1", b"a")
 
 
 @pytest.mark.parametrize(
