@@ -18,6 +18,7 @@ from griphub.processes.writer import WriterProcess
 from griphub.pubsub.ack_id import AckIds
 from griphub.pubsub.dead_letter import dead_letter_attributes
 from griphub.pubsub.message import Message
+from griphub.pubsub.push_config import HANDSHAKE
 from griphub.store.errors import OwnerBusy, StoreBroken, StoreBusy, StoreError
 from griphub.store.event import Draft
 from griphub.store.plain_pubsub import attempts_of
@@ -296,6 +297,9 @@ class PubsubFeed:
         self.link.add(subscription.number)
 
     def _changed(self, known: PubsubSubscription, settings: Mapping[str, Any]) -> PubsubSubscription:
+        if settings["pushConfig"] != known.settings["pushConfig"]:
+            # They are of the receiver of before.
+            self.figures.pop(known.number, None)
         changed = replace(known, settings=settings, used=self._micros())
         self.table.set(changed)
         self.link.change(changed.number, settings)
@@ -344,6 +348,18 @@ class PubsubFeed:
             self.reported([progress])
         # A repeated request changes nothing, and waits for the state with its messages.
         await self._saver.saved(subscription.number)
+
+    def stop_of(self, subscription: PubsubSubscription) -> str:
+        """Return why nothing is sent to the receiver of a subscription; empty if messages are.
+
+        Args:
+            subscription: the subscription.
+        """
+        figures = self.figures.get(subscription.number)
+        if figures is not None:
+            return figures[-1]
+        push = subscription.settings["pushConfig"]
+        return "the receiver is to be asked" if push.get("attributes", {}).get(HANDSHAKE) else ""
 
     def touch(self, subscription: PubsubSubscription) -> None:
         """Note that a subscription is used.

@@ -324,7 +324,8 @@ class PubsubSubscriptions:
             document["topicMessageRetentionDuration"] = f"{topic.settings.message_retention:g}s"
         if detached:
             document["detached"] = True
-        document["state"] = 1 if numbers else "ACTIVE"
+        stopped = bool(subscription.settings["pushConfig"]) and self._context.pubsub.stop_of(subscription)
+        document["state"] = 1 + bool(stopped) if numbers else ("RESOURCE_ERROR" if stopped else "ACTIVE")
         return document
 
     def list(self, project: str, paging: Paging, rights: Rights, *, numbers: bool) -> Answer:

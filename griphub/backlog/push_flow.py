@@ -1,14 +1,37 @@
-"""Flow of a push subscription: which messages are sent now, by its backlog, its window and its backoff."""
+"""Flow of a push subscription: which messages are sent now, by its backlog, its window, its backoff and its gate."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from griphub.backlog.backlog import Backlog, Entry
 from griphub.backlog.push_backoff import PushBackoff
 from griphub.backlog.push_window import PushWindow
 
-__all__ = ["PushFlow", "Sent"]
+__all__ = ["Gate", "PushFlow", "Sent"]
+
+
+class Gate(Protocol):
+    """Consent of the receiver, see ``griphub.sender.consent``."""
+
+    def room(self, now: float, most: int) -> int:
+        """Return how many requests may begin.
+
+        Args:
+            now: time, in seconds.
+            most: greatest number.
+        """
+
+    def spend(self) -> None:
+        """Note that a request has begun."""
+
+    def next_time(self, now: float) -> float:
+        """Return the time from which on it may allow more, in seconds; infinite for none.
+
+        Args:
+            now: time, in seconds.
+        """
 
 
 @dataclass(slots=True)
@@ -37,17 +60,19 @@ class PushFlow:
 
     Attributes:
         backlog: that of the arguments.
+        gate: consent of the receiver; None if it needs none.
         window: requests that may be under way.
         backoff: pauses while they fail.
         sent: requests under way, by the id of the message and the number of the lease.
     """
 
-    __slots__ = ("_elsewhere", "_full", "backlog", "backoff", "sent", "window")
+    __slots__ = ("_elsewhere", "_full", "backlog", "backoff", "gate", "sent", "window")
 
     def __init__(self, backlog: Backlog, window_max: int) -> None:
         self.backlog = backlog
         self.window = PushWindow(window_max)
         self.backoff = PushBackoff()
+        self.gate: Gate | None = None
         self.sent: dict[tuple[int, int], Sent] = {}
         self._elsewhere: set[tuple[int, int]] = set()
         """Those of them that went to the receiver of before."""
@@ -65,7 +90,9 @@ class PushFlow:
         room = int(self.window.size) - self._here
         if room <= 0 or now < self.backoff.until:
             return 0
-        return 1 if self.backoff.pause else room
+        if self.backoff.pause:
+            room = 1
+        return room if self.gate is None else self.gate.room(now, room)
 
     @property
     def _here(self) -> int:
@@ -78,7 +105,11 @@ class PushFlow:
             now: time, in seconds.
         """
         due, until = self.backlog.next_time, self.backoff.until
-        return min(due, until) if until > now and self.backlog.ready else due
+        if not self.backlog.ready:
+            return due
+        if self.gate is not None:
+            due = min(due, self.gate.next_time(now))
+        return min(due, until) if until > now else due
 
     def begin(self, now: float, most: int) -> list[Entry]:
         """Begin requests.
@@ -94,6 +125,8 @@ class PushFlow:
         for entry in entries:
             self.sent[entry.id, entry.lease] = Sent(entry.id, entry.lease, now, entry.attempts)
             self.backoff.started(now)
+            if self.gate is not None:
+                self.gate.spend()
         if entries:
             self._full = self._here >= int(self.window.size)
         return entries

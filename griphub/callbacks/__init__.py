@@ -15,6 +15,9 @@
     connections       connections to pinned addresses: opened, reused, closed
     request           one request, from the name of its host to its outcome
     client            all requests
+    push_desk         push API: order of deliveries of all its subscriptions, sans-I/O; ``desk_subscription`` is one of
+                      them, ``pushed_event`` one message, ``event_source`` the store
+    push_port         their requests; ``desk_port`` has the calls between both
 
 Imports: ``gripproxy.process``, ``gripproxy.http1``, ``gripproxy.routing``, ``gripproxy.backend``, ``griphub.store``,
 ``griphub.topics``, ``griphub.sender``.

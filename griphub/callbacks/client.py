@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from griphub.callbacks.address_turns import AddressTurns
@@ -83,8 +83,10 @@ class CallbackClient:
         *,
         deadline: float | None = None,
         content_type: str | None = "application/json",
+        method: str = "POST",
+        keep: Collection[bytes] = (),
     ) -> Abortable:
-        """Begin a request, a POST.
+        """Begin a request.
 
         Args:
             url: of the callback.
@@ -95,13 +97,15 @@ class CallbackClient:
             done: called once with its outcome, unless it is aborted; never within this call.
             deadline: seconds of its own, in place of those of all requests; None for these.
             content_type: media type of its content; None if it is among the headers, or there is none.
+            method: its method.
+            keep: names of headers of the answer that the outcome has, in lower case.
 
         Returns:
             The request, to be aborted.
         """
         seconds = self._limits.deadline if deadline is None else deadline
-        head = _head(url, headers, len(body), content_type)
-        request = CallbackRequest(self._means, url, owner, head, body, answer_max, done, seconds)
+        head = _head(method, url, headers, len(body), content_type)
+        request = CallbackRequest(self._means, url, owner, head, body, answer_max, done, seconds, keep)
         begin = request.begin if len(self._requests) < self._limits.requests_max else request.refuse
         self._requests[request] = None
         try:
@@ -132,10 +136,12 @@ class CallbackClient:
         del self._requests[request]
 
 
-def _head(url: CallbackUrl, headers: Sequence[tuple[str, str]], length: int, content_type: str | None) -> bytes:
+def _head(
+    method: str, url: CallbackUrl, headers: Sequence[tuple[str, str]], length: int, content_type: str | None
+) -> bytes:
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
     kind = "" if content_type is None else f"Content-Type: {content_type}\r\n"
     return (
-        f"POST {url.target} HTTP/1.1\r\nHost: {url.authority}\r\nUser-Agent: {USER_AGENT.decode()}\r\n"
+        f"{method} {url.target} HTTP/1.1\r\nHost: {url.authority}\r\nUser-Agent: {USER_AGENT.decode()}\r\n"
         f"{kind}Content-Length: {length}\r\n{lines}\r\n"
     ).encode("ascii")

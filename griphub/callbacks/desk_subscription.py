@@ -12,12 +12,13 @@ from griphub.backlog.push_flow import PushFlow
 from griphub.callbacks.pushed_event import PushedEvent
 from griphub.pubsub.durations import SECOND
 from griphub.pubsub.filter import Matches, parse_filter
-from griphub.pubsub.push_config import SIGNING_KEYS
+from griphub.pubsub.push_config import HANDSHAKE, RATE, SIGNING_KEYS
 from griphub.pubsub.push_request import PushForm, form_of
 from griphub.sender.address_policy import AddressPolicy
 from griphub.sender.callback import CallbackUrl, parse_callback
+from griphub.sender.consent import Consent, ConsentState
 
-__all__ = ["PAGE_EVENTS", "DeskSettings", "DeskSubscription", "EventPage", "EventSource", "desk_settings"]
+__all__ = ["PAGE_EVENTS", "DeskSettings", "DeskSubscription", "EventPage", "EventSource", "Unreadable", "desk_settings"]
 
 PAGE_EVENTS: Final = 500
 """Greatest number of events of one reading of a subscription."""
@@ -47,6 +48,10 @@ class EventPage:
     floor: int
 
 
+class Unreadable(Exception):
+    """Store that cannot be read now."""
+
+
 class EventSource(Protocol):
     """Store as the desk reads it."""
 
@@ -60,11 +65,14 @@ class EventSource(Protocol):
         """
 
     def event(self, topic: int, id: int) -> PushedEvent | None:
-        """Return one event; None if there is none any more, or it cannot be read now.
+        """Return one event; None if there is none any more.
 
         Args:
             topic: number of its topic.
             id: of the event.
+
+        Raises:
+            Unreadable: it cannot be read now.
         """
 
 
@@ -83,6 +91,8 @@ class DeskSettings:
         audience: of its tokens.
         signing_keys: names of the keys that sign its requests.
         dead_letter_topic: name of the topic of messages that are given up, as the hub has it; empty for none.
+        handshake: name of the sender that the receiver must consent to; empty if it need not.
+        rate: requests a minute that it is asked to consent to; None for any number.
     """
 
     policy: Policy
@@ -95,11 +105,13 @@ class DeskSettings:
     audience: str = ""
     signing_keys: tuple[str, ...] = ()
     dead_letter_topic: str = ""
+    handshake: str = ""
+    rate: int | None = None
 
     @property
-    def endpoint(self) -> str:
-        """Text that differs if requests go to another receiver; empty for pull."""
-        return "" if self.url is None else str(self.url)
+    def endpoint(self) -> tuple[str, str, int | None]:
+        """Receiver, name and rate of the handshake: a change of them begins anew. The first is empty for pull."""
+        return "" if self.url is None else str(self.url), self.handshake, self.rate
 
 
 def desk_settings(settings: Mapping[str, Any], origin: str) -> DeskSettings:
@@ -127,7 +139,8 @@ def desk_settings(settings: Mapping[str, Any], origin: str) -> DeskSettings:
     if not endpoint:
         return DeskSettings(policy, deadline, matches, retention, dead_letter_topic=dead_topic)
     token = push.get("oidcToken") or {}
-    keys = push.get("attributes", {}).get(SIGNING_KEYS, "")
+    attributes: Mapping[str, str] = push.get("attributes", {})
+    keys, rate = attributes.get(SIGNING_KEYS, ""), attributes.get(RATE)
     return DeskSettings(
         policy,
         deadline,
@@ -139,6 +152,8 @@ def desk_settings(settings: Mapping[str, Any], origin: str) -> DeskSettings:
         token.get("audience") or endpoint,
         tuple(keys.split(",")) if keys else (),
         dead_topic,
+        attributes.get(HANDSHAKE, ""),
+        None if rate is None else int(rate),
     )
 
 
@@ -157,12 +172,24 @@ class DeskSubscription:
     Attributes:
         number: that of the arguments, as are ``generation``, ``topic``, ``owner`` and ``settings``.
         flow: backlog and pace.
+        consent: of its receiver; None if it needs none.
+        blocked: why nothing is sent, for a reason of the hub; empty for none.
         waiting: whether pulls wait for a message.
         used: whether it was used since the last report.
-        left_out: attributes that were no headers.
     """
 
-    __slots__ = ("flow", "generation", "left_out", "number", "owner", "settings", "topic", "used", "waiting")
+    __slots__ = (
+        "blocked",
+        "consent",
+        "flow",
+        "generation",
+        "number",
+        "owner",
+        "settings",
+        "topic",
+        "used",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -180,9 +207,16 @@ class DeskSubscription:
         self.owner: Final = owner
         self.settings = settings
         self.flow = PushFlow(backlog, window_max)
+        self.consent: Consent | None = None
+        self.blocked = ""
         self.waiting = False
         self.used = False
-        self.left_out = 0
+        self._ask_anew()
+
+    def _ask_anew(self) -> None:
+        settings = self.settings
+        self.consent = Consent(settings.handshake, settings.rate) if settings.handshake else None
+        self.flow.gate = self.consent
 
     @property
     def backlog(self) -> Backlog:
@@ -193,6 +227,13 @@ class DeskSubscription:
     def pushes(self) -> bool:
         """True if its messages are sent to an endpoint."""
         return self.settings.form is not None
+
+    @property
+    def stop(self) -> str:
+        """Reason why nothing is sent, for its owner; empty if messages are."""
+        if self.blocked or self.consent is None or self.consent.state is ConsentState.GIVEN:
+            return self.blocked
+        return self.consent.reason or self.consent.state.value
 
     def wanted(self, most: int = 0) -> int:
         """Return the number of events to be read now.
@@ -239,6 +280,8 @@ class DeskSubscription:
         moved = settings.endpoint != self.settings.endpoint
         self.settings = settings
         self.backlog.policy = settings.policy
+        if moved:
+            self._ask_anew()
         return moved
 
     def move(self, generation: int, acked: Intervals) -> None:

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
-from griphub.callbacks.desk_subscription import EventPage
+from griphub.callbacks.desk_subscription import EventPage, Unreadable
 from griphub.callbacks.pushed_event import PushedEvent
 from griphub.store.sqlite_reader import RowReader
 from gripproxy.process.log import log
@@ -53,10 +53,13 @@ class StoreSource:
         Args:
             topic: number of its topic.
             id: of the event.
+
+        Raises:
+            Unreadable: it cannot be read now.
         """
         try:
             row = self._rows.event_at(topic, id)
         except sqlite3.Error as error:
             log.error("event not read: topic=%d id=%d reason=%s", topic, id, error)
-            return None
+            raise Unreadable(str(error)) from error
         return None if row is None else PushedEvent(row)

@@ -53,6 +53,7 @@ class Outcome:
         interim: codes of the interim answers before it.
         seconds: from the beginning of the request to its outcome.
         ours: whether the fault is this machine's, as a lack of descriptors.
+        headers: those of the answer that the request keeps, names in lower case; None if it keeps none.
     """
 
     status: int = 0
@@ -62,6 +63,7 @@ class Outcome:
     interim: tuple[int, ...] = ()
     seconds: float = 0.0
     ours: bool = False
+    headers: Mapping[bytes, str] | None = None
 
 
 def is_shortage(error: object) -> bool:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from griphub.backlog.backlog import Backlog, Entry
+from griphub.backlog.backlog import Backlog
 from griphub.backlog.intervals import Intervals
 from griphub.backlog.push_flow import Sent
-from griphub.callbacks.desk_subscription import DeskSubscription, EventSource, desk_settings
-from griphub.callbacks.pushed_event import EventMemory, PushedEvent, TopicTail
+from griphub.callbacks.desk_port import DeskPort, Reply
+from griphub.callbacks.desk_subscription import DeskSubscription, EventSource, Unreadable, desk_settings
+from griphub.callbacks.pushed_event import EventMemory, PushedEvent, TailBudget, TopicTail
+from griphub.sender.consent import Consent, ConsentState
 from griphub.store.plain_records import PlainProgress, Row, attempts_json
 
-__all__ = ["TURN", "DeskPort", "Leased", "PushDesk"]
+__all__ = ["TURN", "Leased", "PushDesk"]
 
 TURN: Final = 0.005
 """Seconds of a turn."""
@@ -26,56 +28,11 @@ TURN: Final = 0.005
 PULL_BYTES: Final = 4_000_000
 """Bytes of events after which the answer to a pull ends; it has one message at least."""
 
+UNREADABLE_PAUSE: Final = 1.0
+"""Seconds before a store is read again that could not be read."""
+
 Leased = tuple[int, int, int, Row]
 """Message of an answer to a pull: id, number of its lease, number of the delivery, row of its event."""
-
-
-class DeskPort(Protocol):
-    """Requests, and calls to the hub."""
-
-    def push(self, subscription: DeskSubscription, event: PushedEvent, sent: Sent) -> None:
-        """Begin a request, or wait for a place for it; ``PushDesk.answered`` follows.
-
-        Args:
-            subscription: whose message it is.
-            event: the message.
-            sent: the delivery.
-        """
-
-    def withdraw(self, subscription: DeskSubscription, sent: Sent) -> bool:
-        """End a request that has not begun; no call follows.
-
-        Args:
-            subscription: whose message it is.
-            sent: the delivery.
-
-        Returns:
-            False if it has begun: it goes on.
-        """
-
-    def abort(self, subscription: DeskSubscription, sent: Sent) -> None:
-        """End a request; no call follows.
-
-        Args:
-            subscription: whose message it is.
-            sent: the delivery.
-        """
-
-    def ready(self, number: int) -> None:
-        """Call the hub: there is a message for the pulls that it holds.
-
-        Args:
-            number: of the subscription.
-        """
-
-    def bury(self, subscription: DeskSubscription, event: PushedEvent, progress: PlainProgress) -> None:
-        """Have the hub publish a message to the dead letter topic; ``PushDesk.buried`` follows.
-
-        Args:
-            subscription: whose message it is.
-            event: the message.
-            progress: state of the deliveries with it, to be stored together.
-        """
 
 
 @dataclass(slots=True)
@@ -116,6 +73,7 @@ class PushDesk:
         self._all: dict[int, DeskSubscription] = {}
         self._topics: dict[int, _Topic] = {}
         self._memory = EventMemory()
+        self._tails = TailBudget()
         self._active: dict[DeskSubscription, None] = {}
         """Subscriptions to be looked at, in order."""
         self._changed: dict[DeskSubscription, None] = {}
@@ -139,12 +97,13 @@ class PushDesk:
 
     # --- orders of the hub
 
-    def add(self, plain: Sequence[Any], newest: int) -> None:
+    def add(self, plain: Sequence[Any], newest: int, blocked: str = "") -> None:
         """Begin with a subscription.
 
         Args:
             plain: number, topic, owner, settings, position, intervals, attempts by id, generation.
             newest: id up to which the hub knows the events of the store.
+            blocked: why nothing can be sent to its receiver; empty for no reason.
 
         Raises:
             ValueError: the settings or the intervals are none that the hub has made.
@@ -153,22 +112,27 @@ class PushDesk:
         found = desk_settings(settings, self._origin)
         backlog = Backlog(found.policy, Intervals.decode(position, acked), dict(attempts))
         subscription = DeskSubscription(number, generation, topic, owner, found, backlog, self._window_max)
+        subscription.blocked = blocked
         self._all[number] = subscription
+        self._changed[subscription] = None
         if topic:
             self._topic(topic).subscriptions[number] = subscription
             self._topics[topic].tail.announce(newest)
         self._look(subscription)
 
-    def change(self, number: int, settings: Mapping[str, Any]) -> None:
+    def change(self, number: int, settings: Mapping[str, Any], blocked: str = "") -> None:
         """Go on with other settings. No request to an earlier endpoint begins; answers to those under way count.
 
         Args:
             number: of the subscription.
             settings: fields of the API by name.
+            blocked: why nothing can be sent to its receiver; empty for no reason.
         """
         subscription = self._all.get(number)
         if subscription is None:
             return
+        subscription.blocked = blocked
+        self._changed[subscription] = None
         if subscription.use(desk_settings(settings, self._origin)):
             flow = subscription.flow
             for sent in [*flow.sent.values()]:
@@ -206,7 +170,10 @@ class PushDesk:
     def topic_deleted(self, topic: int) -> None:
         """Forget the messages of a topic; ``topic``: its number."""
         found = self._topics.pop(topic, None)
-        for subscription in [] if found is None else [*found.subscriptions.values()]:
+        if found is None:
+            return
+        found.tail.clear()
+        for subscription in found.subscriptions.values():
             self._abort(subscription)
             subscription.topic = 0
             subscription.move(subscription.generation + 1, Intervals(subscription.backlog.acked.position))
@@ -262,9 +229,18 @@ class PushDesk:
         found: list[Leased] = []
         now, size = self._now(), 0
         while len(found) < most and size < PULL_BYTES and (entries := subscription.backlog.lease(now, 1)):
-            event = self._event(subscription, entries[0])
-            if event is not None:
-                found.append((event.id, entries[0].lease, entries[0].attempts, event.row))
+            [entry] = entries
+            try:
+                event = self.event(subscription, entry.id)
+            except Unreadable:
+                subscription.backlog.give_back(entry.id, entry.lease)
+                self._timer(subscription, now + UNREADABLE_PAUSE)
+                subscription.waiting = not found
+                return found
+            if event is None:
+                subscription.backlog.ack(entry.id, entry.lease)
+            else:
+                found.append((event.id, entry.lease, entry.attempts, event.row))
                 size += event.size
         subscription.waiting = not found
         self._schedule(subscription)
@@ -309,7 +285,9 @@ class PushDesk:
 
     # --- pushes
 
-    def answered(self, subscription: DeskSubscription, sent: Sent, *, acked: bool, asked: float = 0.0) -> None:
+    def answered(
+        self, subscription: DeskSubscription, sent: Sent, *, acked: bool, asked: float = 0.0, withdrawn: bool = False
+    ) -> None:
         """Take the end of a request.
 
         Args:
@@ -317,11 +295,47 @@ class PushDesk:
             sent: the delivery.
             acked: whether it was acknowledged.
             asked: seconds that the receiver asks for before the next request.
+            withdrawn: whether the receiver has withdrawn its consent.
         """
         if subscription.number not in self._all:
             return
+        consent = subscription.consent
+        if withdrawn and consent is not None and consent.state is ConsentState.GIVEN:
+            consent.refused(self._now(), "it has answered 410: it has withdrawn its consent")
         subscription.flow.answered(sent.id, sent.lease, self._now(), acked=acked, asked=asked)
         subscription.used |= acked
+        self._look(subscription)
+
+    def gone(self, subscription: DeskSubscription, sent: Sent) -> None:
+        """Take the end of a request that did not begin: its message is not there any more.
+
+        Args:
+            subscription: whose message it was.
+            sent: the delivery.
+        """
+        subscription.flow.sent.pop((sent.id, sent.lease), None)
+        subscription.backlog.ack(sent.id, sent.lease)
+        self._changed[subscription] = None
+        self._look(subscription)
+
+    def replied(self, subscription: DeskSubscription, consent: Consent, reply: Reply) -> None:
+        """Take the answer to a question.
+
+        Args:
+            subscription: whose receiver it is of.
+            consent: that was asked for; an answer to an earlier question counts no more.
+            reply: answer.
+        """
+        if subscription.number not in self._all or subscription.consent is not consent:
+            return
+        now = self._now()
+        if reply is None:
+            consent.not_asked(now)
+        elif isinstance(reply, str):
+            consent.refused(now, reply)
+        else:
+            consent.answered(now, reply)
+        self._changed[subscription] = None
         self._look(subscription)
 
     def buried(self, number: int, id: int, *, published: bool) -> None:
@@ -384,7 +398,8 @@ class PushDesk:
         self._pass_time(subscription)
         if subscription.pushes:
             self._read(subscription, 0)
-            self._push(subscription)
+            if not subscription.blocked:
+                self._push(subscription)
         elif subscription.waiting:
             self._read(subscription, 1)
             if subscription.backlog.ready:
@@ -432,24 +447,30 @@ class PushDesk:
             self._look(subscription)
 
     def _push(self, subscription: DeskSubscription) -> None:
-        flow, now = subscription.flow, self._now()
+        flow, now, consent = subscription.flow, self._now(), subscription.consent
+        if consent is not None and consent.due(now):
+            consent.ask()
+            self._port.ask(subscription, consent)
         while entries := flow.begin(now, 1):
             [entry] = entries
-            event = self._event(subscription, entry)
-            if event is not None:
-                self._port.push(subscription, event, flow.sent[entry.id, entry.lease])
+            self._port.push(subscription, flow.sent[entry.id, entry.lease])
             self._changed[subscription] = None
 
-    def _event(self, subscription: DeskSubscription, entry: Entry) -> PushedEvent | None:
-        """Return the event of a message that was leased; without one the message is done with."""
-        event = self._memory.get(entry.id)
+    def event(self, subscription: DeskSubscription, id: int) -> PushedEvent | None:
+        """Return the event of a message; None if there is none any more.
+
+        Args:
+            subscription: whose message it is.
+            id: of the message.
+
+        Raises:
+            Unreadable: the store cannot be read now.
+        """
+        event = self._memory.get(id)
         if event is None:
-            event = self._source.event(subscription.topic, entry.id)
-            if event is None:
-                subscription.flow.sent.pop((entry.id, entry.lease), None)
-                subscription.backlog.ack(entry.id, entry.lease)
-                return None
-            self._memory.put(event)
+            event = self._source.event(subscription.topic, id)
+            if event is not None:
+                self._memory.put(event)
         return event
 
     def _bury(self, subscription: DeskSubscription) -> None:
@@ -462,7 +483,11 @@ class PushDesk:
         for entry in backlog.dead:
             if burying:
                 return
-            event = self._memory.get(entry.id) or self._source.event(subscription.topic, entry.id)
+            try:
+                event = self.event(subscription, entry.id)
+            except Unreadable:
+                self._timer(subscription, self._now() + UNREADABLE_PAUSE)
+                return
             if event is None or not subscription.settings.dead_letter_topic:
                 backlog.not_buried(entry.id, self._now())
                 continue
@@ -498,7 +523,15 @@ class PushDesk:
         """Have a subscription looked at when time alone changes something."""
         now = self._now()
         at = subscription.flow.next_time(now)
-        if at == float("inf") or self._times.get(subscription, float("inf")) <= at:
+        consent = subscription.consent
+        if consent is not None and consent.state is not ConsentState.GIVEN:
+            at = min(at, consent.next_time(now))
+        if at != float("inf"):
+            self._timer(subscription, at)
+
+    def _timer(self, subscription: DeskSubscription, at: float) -> None:
+        """Have a subscription looked at, at a time in seconds."""
+        if self._times.get(subscription, float("inf")) <= at:
             return
         self._times[subscription] = at
         self._timer_number += 1
@@ -512,7 +545,7 @@ class PushDesk:
     def _topic(self, number: int) -> _Topic:
         found = self._topics.get(number)
         if found is None:
-            found = self._topics[number] = _Topic(TopicTail(), {})
+            found = self._topics[number] = _Topic(TopicTail(self._tails), {})
         return found
 
     def _leave_topic(self, subscription: DeskSubscription) -> None:
@@ -521,3 +554,4 @@ class PushDesk:
             found.subscriptions.pop(subscription.number, None)
             if not found.subscriptions:
                 del self._topics[subscription.topic]
+                found.tail.clear()

@@ -11,7 +11,16 @@ import orjson
 from griphub.pubsub.message import ORDERING_KEY, Message
 from griphub.store.plain_records import OPERATIONS, Row
 
-__all__ = ["DELETION", "MEMORY_BYTES", "TAIL_EVENTS", "EventMemory", "PushedEvent", "TopicTail"]
+__all__ = [
+    "DELETION",
+    "MEMORY_BYTES",
+    "TAILS_BYTES",
+    "TAIL_EVENTS",
+    "EventMemory",
+    "PushedEvent",
+    "TailBudget",
+    "TopicTail",
+]
 
 DELETION: Final = "hub-op"
 """Attribute of the message of an event that deletes its key; its value is ``delete``."""
@@ -24,6 +33,9 @@ TAIL_EVENTS: Final = 1000
 
 TAIL_BYTES: Final = 1_000_000
 """Bytes of these."""
+
+TAILS_BYTES: Final = 32_000_000
+"""Bytes of the last events of all topics."""
 
 OVERHEAD: Final = 500
 """Bytes that an event takes beside its contents."""
@@ -119,19 +131,60 @@ class EventMemory:
             self.size -= oldest.size
 
 
+class TailBudget:
+    """Bytes that the last events of all topics have together; those of the topic that was published to longest ago go.
+
+    Args:
+        bytes_max: greatest number of bytes.
+
+    Attributes:
+        size: bytes of all events.
+    """
+
+    __slots__ = ("_bytes_max", "_tails", "size")
+
+    def __init__(self, bytes_max: int = TAILS_BYTES) -> None:
+        self._bytes_max = bytes_max
+        self._tails: OrderedDict[TopicTail, None] = OrderedDict()
+        self.size = 0
+
+    def changed(self, tail: TopicTail, grown: int) -> None:
+        """Count a tail with other events.
+
+        Args:
+            tail: the last events of a topic.
+            grown: bytes by which it has grown; below 0 if it has shrunk.
+        """
+        self.size += grown
+        if tail:
+            self._tails[tail] = None
+            self._tails.move_to_end(tail)
+        else:
+            self._tails.pop(tail, None)
+        while self.size > self._bytes_max and self._tails:
+            next(iter(self._tails)).clear()
+
+
 class TopicTail:
     """Last events of a topic, without a gap between them.
+
+    Args:
+        budget: of all topics.
 
     Attributes:
         newest: id of the last event that is known to be there, whether it is among these or not; 0 for none.
     """
 
-    __slots__ = ("_events", "_size", "newest")
+    __slots__ = ("_budget", "_events", "_size", "newest")
 
-    def __init__(self) -> None:
+    def __init__(self, budget: TailBudget) -> None:
         self.newest = 0
+        self._budget = budget
         self._events: deque[PushedEvent] = deque()
         self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._events)
 
     def add(self, events: Iterable[PushedEvent]) -> None:
         """Add events that were stored.
@@ -139,6 +192,7 @@ class TopicTail:
         Args:
             events: in order.
         """
+        before = self._size
         for event in events:
             if event.id <= self.newest:
                 continue
@@ -151,6 +205,13 @@ class TopicTail:
             self.newest = event.id
         while len(self._events) > TAIL_EVENTS or (self._size > TAIL_BYTES and self._events):
             self._size -= self._events.popleft().size
+        self._budget.changed(self, self._size - before)
+
+    def clear(self) -> None:
+        """Forget the events; they are read from the store."""
+        size, self._size = self._size, 0
+        self._events.clear()
+        self._budget.changed(self, -size)
 
     def announce(self, newest: int) -> None:
         """Note that there are events up to an id, which are to be read from the store.
@@ -160,8 +221,7 @@ class TopicTail:
         """
         if newest > self.newest:
             self.newest = newest
-            self._events.clear()
-            self._size = 0
+            self.clear()
 
     def after(self, id: int, most: int) -> Sequence[PushedEvent] | None:
         """Return the events behind an id; None if they are to be read from the store.

@@ -8,7 +8,7 @@ few times a second for all requests: a timer for each would cost more than its b
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -32,8 +32,8 @@ __all__ = ["APART", "CallbackRequest", "Means", "Step"]
 APART: Final = 65_536
 """Bytes of a content from which on it is written apart from the head: a copy would cost more than the write."""
 
-RETRY_AFTER_MAX: Final = 100
-"""Characters of ``Retry-After`` that are kept."""
+HEADER_MAX: Final = 256
+"""Characters of the value of a header that are kept."""
 
 _NEVER: Final = float("inf")
 
@@ -91,6 +91,7 @@ class CallbackRequest:
         answer_max: bytes of the answer's content; beyond, the answer is complete, and the connection is closed.
         done: called once with the outcome, unless the request is aborted; never within ``begin``.
         deadline: seconds for resolution, connection and answer.
+        keep: names of headers of the answer that the outcome has, in lower case.
     """
 
     __slots__ = (
@@ -106,6 +107,8 @@ class CallbackRequest:
         "_fresh",
         "_head",
         "_interim",
+        "_keep",
+        "_kept",
         "_left",
         "_means",
         "_outcome",
@@ -134,6 +137,7 @@ class CallbackRequest:
         answer_max: int,
         done: Callable[[Outcome], None],
         deadline: float,
+        keep: Collection[bytes] = (),
     ) -> None:
         self._means = means
         self._url = url
@@ -159,6 +163,8 @@ class CallbackRequest:
         """Outcome that is reported in the next turn of the loop."""
         self._status = 0
         self._retry_after: str | None = None
+        self._keep = keep
+        self._kept: dict[bytes, str] | None = None
         self._interim: tuple[int, ...] = ()
         self._parts: list[bytes] = []
         self._size = 0
@@ -289,7 +295,13 @@ class CallbackRequest:
         if code >= 300:
             for name, value in headers:
                 if name.lower() == b"retry-after":
-                    self._retry_after = value[:RETRY_AFTER_MAX].decode("latin-1")
+                    self._retry_after = value[:HEADER_MAX].decode("latin-1")
+        if self._keep:
+            self._kept = {
+                name.lower(): value[:HEADER_MAX].decode("latin-1")
+                for name, value in headers
+                if name.lower() in self._keep
+            }
         connection = self._connection
         if connection is not None and connection.head_size > self._means.limits.head_max:
             self._outcome = self._failure(FailureClass.TOO_LARGE)
@@ -347,7 +359,8 @@ class CallbackRequest:
     def _answer(self) -> Outcome:
         parts = self._parts
         body = parts[0] if len(parts) == 1 else b"".join(parts)
-        return Outcome(self._status, body, self._retry_after, None, self._interim, self._means.now() - self._began)
+        seconds = self._means.now() - self._began
+        return Outcome(self._status, body, self._retry_after, None, self._interim, seconds, headers=self._kept)
 
     def _failure(self, failure: FailureClass | None) -> Outcome:
         seconds = self._means.now() - self._began

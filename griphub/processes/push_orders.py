@@ -34,11 +34,10 @@ from griphub.processes.push_commands import (
     PlainPushed,
 )
 from griphub.pubsub.identity import IdentityKey, IdentityTokens
-from griphub.pubsub.push_answer import Judgement
 from griphub.pubsub.push_config import SIGNING_KEYS
 from griphub.pubsub.status import ApiError
 from griphub.sender.callback import BadCallback
-from griphub.sender.host_shares import HostShares
+from griphub.sender.consent import Consent
 from griphub.sender.signature import Signer, SigningKey
 from griphub.store.plain_records import PlainProgress
 from gripproxy.process.log import log
@@ -53,7 +52,7 @@ REPORTS_MAX: Final = 500
 
 
 class PushOrders:
-    """Subscriptions of the push API in the sender. Implements ``griphub.callbacks.push_desk.DeskPort``.
+    """Subscriptions of the push API in the sender. Implements ``griphub.callbacks.desk_port.DeskPort``.
 
     Args:
         answer: sends a frame to the hub.
@@ -83,8 +82,8 @@ class PushOrders:
         self._keys: dict[str, SigningKey] = {}
         self._signers: dict[str, Signer] = {}
         """By names of keys, separated by commas."""
-        self._port = PushPort(send, self._answered, now, wall, HostShares(*shares), None, self._signers)
         self._desk = PushDesk(source, self, now, wall, origin, window_max)
+        self._port = PushPort(send, self._desk, now, wall, shares, self._signers)
         self.orders: Final[Mapping[int, Callable[..., None]]] = {
             PUSH_ADD: self._add,
             PUSH_CHANGE: self._change,
@@ -166,27 +165,26 @@ class PushOrders:
         for names in self._desk.signing_keys():
             self._prepare(names)
 
-    def _prepare(self, names: str) -> None:
-        """Have a signer with some keys ready."""
+    def _prepare(self, names: str) -> str:
+        """Have a signer with some keys ready; return why there is none, empty for no reason."""
         if not names or names in self._signers:
-            return
+            return ""
         for name in names.split(","):
             if name not in self._keys:
-                raise ValueError(f"there is no signing key {name!r}: add it to push_signing_keys")
+                return f"the hub has no signing key {name!r}: its operator adds it to push_signing_keys"
         self._signers[names] = Signer([self._keys[name] for name in names.split(",")])
+        return ""
 
     def _add(self, subscriptions: Sequence[PlainPushed], newest: int) -> None:
         for plain in subscriptions:
             try:
-                self._prepare(_signing_keys(plain[3]))
-                self._desk.add(plain, newest)
+                self._desk.add(plain, newest, self._prepare(_signing_keys(plain[3])))
             except (ApiError, BadCallback, ValueError, KeyError) as error:
                 log.error("subscription of the push API not begun: number=%d reason=%s", plain[0], error)
 
     def _change(self, number: int, settings: Mapping[str, Any]) -> None:
         try:
-            self._prepare(_signing_keys(settings))
-            self._desk.change(number, settings)
+            self._desk.change(number, settings, self._prepare(_signing_keys(settings)))
         except (ApiError, BadCallback, ValueError, KeyError) as error:
             log.error("subscription of the push API not changed: number=%d reason=%s", number, error)
 
@@ -209,9 +207,6 @@ class PushOrders:
     def _buried(self, number: int, id: int, published: bool) -> None:
         self._desk.buried(number, id, published=published)
 
-    def _answered(self, subscription: DeskSubscription, sent: Sent, judgement: Judgement) -> None:
-        self._desk.answered(subscription, sent, acked=judgement.acked, asked=judgement.asked)
-
     def _figures(self, number: int) -> PlainFigures | None:
         subscription = self._desk.subscription(number)
         if subscription is None:
@@ -222,19 +217,28 @@ class PushOrders:
             *(number, len(flow.backlog), flow.backlog.leased, 0 if oldest is None else oldest.time),
             *(int(flow.window.size), flow.backoff.pause),
             *({kind.value: count for kind, count in answers.answers.items()}, answers.latency, answers.left_out),
+            subscription.stop,
         )
 
     # --- the desk's port
 
-    def push(self, subscription: DeskSubscription, event: PushedEvent, sent: Sent) -> None:
+    def push(self, subscription: DeskSubscription, sent: Sent) -> None:
         """Let a request wait for its place; see ``DeskPort.push``.
 
         Args:
             subscription: whose message it is.
-            event: the message.
             sent: the delivery.
         """
-        self._port.push(subscription, event, sent)
+        self._port.push(subscription, sent)
+
+    def ask(self, subscription: DeskSubscription, consent: Consent) -> None:
+        """Ask a receiver for its consent; see ``DeskPort.ask``.
+
+        Args:
+            subscription: whose receiver it is.
+            consent: that it is asked for.
+        """
+        self._port.ask(subscription, consent)
 
     def withdraw(self, subscription: DeskSubscription, sent: Sent) -> bool:
         """End a request that has not begun; see ``DeskPort.withdraw``.

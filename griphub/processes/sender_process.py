@@ -18,7 +18,7 @@ import sqlite3
 import ssl
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, cast
 
 import uvloop
@@ -149,8 +149,10 @@ class SenderPort:
         *,
         deadline: float | None = None,
         content_type: str | None = "application/json",
+        method: str = "POST",
+        keep: Collection[bytes] = (),
     ) -> Abortable:
-        """Begin a request; see ``Port``.
+        """Begin a request; see ``CallbackClient.send``.
 
         Args:
             url: of the callback.
@@ -161,6 +163,8 @@ class SenderPort:
             done: called once with its outcome.
             deadline: seconds to its end; None for those of the options.
             content_type: media type of its content; None if it is among the headers.
+            method: its method.
+            keep: names of headers of the answer that the outcome has.
         """
 
         def ended(outcome: Outcome) -> None:
@@ -171,7 +175,11 @@ class SenderPort:
                 self._failed()
 
         return self._client.send(
-            *(url, owner, headers, body, answer_max, ended), deadline=deadline, content_type=content_type
+            *(url, owner, headers, body, answer_max, ended),
+            deadline=deadline,
+            content_type=content_type,
+            method=method,
+            keep=keep,
         )
 
 

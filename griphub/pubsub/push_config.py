@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from griphub.pubsub.proto_json import Field, Kind, MessageType, Values
 from griphub.pubsub.status import invalid
 
-__all__ = ["ATTRIBUTES", "CLOUDEVENTS", "PUSH_CONFIG", "SIGNING_KEYS", "check_push_config"]
+__all__ = ["ATTRIBUTES", "CLOUDEVENTS", "HANDSHAKE", "PUSH_CONFIG", "RATE", "SIGNING_KEYS", "check_push_config"]
 
 ENDPOINT_MAX: Final = 2048
 """Greatest length of an endpoint, in characters."""

@@ -41,6 +41,7 @@ _FORBIDDEN_PREFIXES: Final = ("x-goog-", "webhook-")
 """Headers that no attribute becomes: they are the connection's, or the hub's own."""
 
 _CE_NAME: Final = re.compile(r"ce-[a-z0-9]{1,100}")
+_CONTENT_TYPES: Final = ("content-type", "ce-datacontenttype")
 _PLAIN: Final = "!#$&'()*+,/:;<=>?@[\\]^`{|}"
 """Characters of a value that stay as they are beside letters, digits and ``-._~``; no quote, no percent sign."""
 
@@ -174,12 +175,18 @@ def _cloudevent(form: PushForm, message: Message, attempt: int, content_type: st
         event["subject"] = event["partitionkey"] = message.ordering_key
     left_out = 0
     for name, value in message.attributes.items():
-        if _CE_NAME.fullmatch(name):
+        if name in _CONTENT_TYPES:
+            # RFC 9110 §8.3; CloudEvents HTTP binding §3.1.1: there is no ce-datacontenttype.
+            if value and _is_value(value):
+                content_type = value
+            else:
+                left_out += 1
+        elif _CE_NAME.fullmatch(name):
             # As it was published.
             event[name.removeprefix("ce-")] = value
         else:
             left_out += 1
-    headers = [("Content-Type", message.attributes.get("content-type", content_type))]
+    headers = [("Content-Type", content_type)]
     headers += [(f"ce-{name}", encoded_header(value)) for name, value in event.items()]
     if form.attempts:
         headers.append((METADATA + "delivery-attempt", str(attempt)))

@@ -3,6 +3,8 @@
     callback          URLs of callbacks
     address_policy    addresses that they may lead to
     challenge         confirmation of a callback before its first event
+    consent           consent of a receiver before its first push, and to their rate
+    signing_keys      keys of pushes
     signature         signatures of Standard Webhooks
     failure_class     outcome of a request, as far as the owner may know it
     pauses            pauses between attempts

@@ -15,6 +15,7 @@ import pytest
 
 from tests.faults.hub_owner_tokens import KEY, token
 from tests.support.hub import PATIENCE, HubSite, hub_site, until
+from tests.support.raw_receiver import answer, raw_receiver
 from tests.support.webhook import webhook_receiver
 
 SETTINGS = {
@@ -60,6 +61,15 @@ class Client:
     async def make(self, id: str = "ss-1", **fields: Any) -> dict[str, Any]:
         await self.call("PUT", "topics/tt-1", {})
         return await self.call("PUT", f"subscriptions/{id}", {"topic": self.topic(), **fields})
+
+    async def state(self, expected: str) -> bool:
+        """Return whether the subscription reaches a state in time: it is reported from time to time."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            if (await self.call("GET", "subscriptions/ss-1"))["state"] == expected:
+                return True
+            await asyncio.sleep(0.05)
+        return False
 
     async def publish(self, *texts: str) -> list[str]:
         messages = [{"data": base64.b64encode(text.encode()).decode()} for text in texts]
@@ -283,3 +293,27 @@ async def test_keys_that_cannot_be_used(site: HubSite, client: Client) -> None:
     (site.directory / "hub.db.keys").mkdir()
     refused = await client.call("PUT", "subscriptions/ss-1", {"topic": client.topic()}, expect=503)
     assert "its log has the reason" in refused["error"]["message"]
+
+
+async def test_a_receiver_consents_first(client: Client) -> None:
+    async with raw_receiver() as receiver:
+        receiver.ways["/no"] = answer(405)
+        receiver.ways["/yes"] = answer(405, "WebHook-Allowed-Origin: *\r\nWebHook-Allowed-Rate: 6000\r\n")
+        attributes = {"x-hub-webhook-origin": "hub.example", "x-hub-webhook-rate": "100"}
+        config = {"pushEndpoint": receiver.url("/no"), "attributes": attributes}
+        made = await client.make(pushConfig=config)
+        assert made["state"] == "RESOURCE_ERROR"
+        await client.publish("a")
+        await until(lambda: len(receiver.at("/no", "OPTIONS")) == 1, "the question")
+        [question] = receiver.at("/no", "OPTIONS")
+        assert (question.headers["webhook-request-origin"], question.headers["webhook-request-rate"]) == (
+            *("hub.example", "100"),
+        )
+        assert (await client.call("GET", "subscriptions/ss-1"))["state"] == "RESOURCE_ERROR"
+        config["pushEndpoint"] = receiver.url("/yes")
+        await client.call("POST", "subscriptions/ss-1:modifyPushConfig", {"pushConfig": config})
+        # 405 is no acknowledgement, whatever the headers of it say.
+        [first, *_] = await receiver.wait(1, "/yes")
+        assert (first.text, first.headers["webhook-request-origin"]) == ("a", "hub.example")
+        assert await client.state("ACTIVE")
+        assert receiver.at("/no") == []

@@ -39,7 +39,7 @@ from griphub.store.topic import TopicSettings
 from tests.support.store_conformance import published
 
 DAY = 86_400
-SETTINGS = {"expirationPolicy": {"ttl": DAY * 10**9}}
+SETTINGS = {"pushConfig": {}, "expirationPolicy": {"ttl": DAY * 10**9}}
 
 
 class Writer:

@@ -144,6 +144,19 @@ async def test_a_request_that_cannot_begin_is_not_kept(monkeypatch: pytest.Monke
     assert outcomes == []
 
 
+async def test_a_request_may_have_another_method_and_keep_headers() -> None:
+    sender, transports, _ = await client()
+    outcomes: list[Outcome] = []
+    keep = frozenset((b"webhook-allowed-origin",))
+    sender.send(URL, "o", [], b"", 100, outcomes.append, content_type=None, method="OPTIONS", keep=keep)
+    await turns_of_the_loop()
+    assert transports[0].out[0].startswith(b"OPTIONS /hook?a=b HTTP/1.1\r\n")
+    transports[0].protocol.data_received(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nAllow: POST\r\nWebHook-Allowed-Origin: *\r\n\r\n"
+    )
+    assert [outcome.headers for outcome in outcomes] == [{b"webhook-allowed-origin": "*"}]
+
+
 async def test_a_request_may_have_a_type_and_a_deadline_of_its_own() -> None:
     sender, transports, now = await client()
     outcomes: list[Outcome] = []

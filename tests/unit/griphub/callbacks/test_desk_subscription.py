@@ -35,7 +35,7 @@ def event(id: int, attributes: str | None = None, key: str | None = None) -> Pus
 class TestSettings:
     def test_of_a_pull_subscription(self) -> None:
         found = settings()
-        assert (found.form, found.url, found.endpoint, found.matches) == (None, None, "", None)
+        assert (found.form, found.url, found.endpoint[0], found.matches) == (None, None, "", None)
         assert (found.policy.ack_deadline, found.policy.backoff, found.policy.attempts_max) == (10, None, 0)
         assert found.retention == 7 * 86_400
 
@@ -55,7 +55,7 @@ class TestSettings:
         )
         assert found.form is not None
         assert (found.form.form, found.form.topic, found.form.attempts) == (Form.RAW, "projects/p/topics/tt-1", True)
-        assert (found.endpoint, found.email, found.audience) == (
+        assert (found.endpoint[0], found.email, found.audience) == (
             *("https://example.com/x", "a@b.c", "https://example.com/x"),
         )
         assert found.signing_keys == ("one", "two")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from griphub.callbacks.desk_subscription import Unreadable
 from griphub.callbacks.event_source import StoreSource
 from griphub.store.event import Draft
 from griphub.store.sqlite_reader import RowReader
@@ -76,7 +77,8 @@ def test_a_store_that_cannot_be_read_has_nothing_now(store: Store) -> None:
     published(store.writer, "t", "a")
     store.writer._connection.execute("alter table event rename to away")
     assert store.source.page(1, 0, 100) is None
-    assert store.source.event(1, 1) is None
+    with pytest.raises(Unreadable, match="no such table"):
+        store.source.event(1, 1)
     store.writer._connection.execute("alter table away rename to event")
     assert ids(store) == [1]
 

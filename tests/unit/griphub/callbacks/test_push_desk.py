@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 import pytest
 
 from griphub.backlog.push_flow import Sent
-from griphub.callbacks.desk_subscription import DeskSubscription, EventPage
+from griphub.callbacks.desk_subscription import DeskSubscription, EventPage, Unreadable
 from griphub.callbacks.push_desk import PushDesk
-from griphub.callbacks.pushed_event import PushedEvent
+from griphub.callbacks.pushed_event import EventMemory, PushedEvent
 from griphub.pubsub.names import check_resource
 from griphub.pubsub.proto_json import read_message
 from griphub.pubsub.subscription_resource import SUBSCRIPTION, check_subscription
+from griphub.sender.consent import ALLOWED, Consent
 from griphub.store.plain_records import PlainProgress
 
 NAME = check_resource("p", "subscriptions", "ss-1")
@@ -36,6 +37,7 @@ class House:
         self.queued: set[int] = set()
         """Messages whose requests have no place yet."""
         self.called: list[int] = []
+        self.asked: list[tuple[DeskSubscription, Consent]] = []
         self.burying: list[tuple[int, PlainProgress]] = []
         self.desk = PushDesk(self, self, lambda: self.time, lambda: self.time, "hub.example", 1000)
         self.states: dict[int, PlainProgress] = {}
@@ -52,6 +54,8 @@ class House:
         return EventPage(found[:limit], last, self.floor)
 
     def event(self, topic: int, id: int) -> PushedEvent | None:
+        if self.broken:
+            raise Unreadable("locked")
         return next((event for event in self.events if event.id == id and id > self.floor), None)
 
     @property
@@ -60,9 +64,14 @@ class House:
 
     # --- port
 
-    def push(self, subscription: DeskSubscription, event: PushedEvent, sent: Sent) -> None:
-        assert event.id == sent.id
-        self.pushed.append((subscription, event.id, sent))
+    def push(self, subscription: DeskSubscription, sent: Sent) -> None:
+        if self.desk.event(subscription, sent.id) is None:
+            self.desk.gone(subscription, sent)
+        else:
+            self.pushed.append((subscription, sent.id, sent))
+
+    def ask(self, subscription: DeskSubscription, consent: Consent) -> None:
+        self.asked.append((subscription, consent))
 
     def abort(self, subscription: DeskSubscription, sent: Sent) -> None:
         self.aborted.append(sent.id)
@@ -460,7 +469,7 @@ class TestBounds:
         for number in range(1, 301):
             house.subscribe(number, pushConfig=PUSH)
 
-        def late(subscription: DeskSubscription, event: PushedEvent, sent: Sent) -> None:
+        def late(subscription: DeskSubscription, sent: Sent) -> None:
             house.time += 0.001
 
         house.push = late  # type: ignore[method-assign]
@@ -488,3 +497,136 @@ def test_a_state_is_that_of_what_was_stored(house: House) -> None:
 def test_damaged_states_are_refused(house: House) -> None:
     with pytest.raises(ValueError, match="intervals"):
         house.desk.add((1, TOPIC, "owner", settings(), 10, b"\x80", {}, 0), 0)
+
+
+class TestConsent:
+    """Nothing is sent until the receiver consents (scenario 49)."""
+
+    CONFIG: ClassVar[dict[str, Any]] = {
+        **PUSH,
+        "attributes": {"x-hub-webhook-origin": "hub.example", "x-hub-webhook-rate": "60"},
+    }
+    ORIGIN, RATE = sorted(ALLOWED)
+
+    def reply(self, house: House, reply: Any) -> None:
+        [(subscription, consent)] = house.asked
+        house.asked = []
+        house.desk.replied(subscription, consent, reply)
+        house.work()
+
+    def stop(self, house: House) -> str:
+        found = house.desk.subscription(1)
+        assert found is not None
+        return found.stop
+
+    def test_a_receiver_is_asked_once(self, house: House) -> None:
+        house.subscribe(pushConfig=self.CONFIG)
+        assert len(house.asked) == 1
+        assert self.stop(house) == "its answer is awaited"
+        house.publish(3)
+        house.pass_time(1000)
+        assert (len(house.asked), house.pushed) == (1, [])
+        self.reply(house, {self.ORIGIN: "*", self.RATE: "*"})
+        assert self.stop(house) == ""
+        assert [id for _, id, _ in house.pushed] == [10, 20, 30]
+
+    def test_it_is_asked_again_also_without_messages(self, house: House) -> None:
+        house.subscribe(pushConfig=self.CONFIG)
+        self.reply(house, {})
+        assert self.stop(house) == "its answer to OPTIONS has no WebHook-Allowed-Origin"
+        house.pass_time(59)
+        assert house.asked == []
+        house.pass_time(2)
+        self.reply(house, "it did not answer OPTIONS: timeout")
+        house.pass_time(121)
+        self.reply(house, None)
+        house.pass_time(1.5)
+        self.reply(house, {self.ORIGIN: "hub.example"})
+        house.publish()
+        assert len(house.pushed) == 1
+
+    def test_the_rate_is_a_bound(self, house: House) -> None:
+        house.subscribe(pushConfig=self.CONFIG)
+        self.reply(house, {self.ORIGIN: "*", self.RATE: "30"})
+        house.publish(10)
+        times = []
+        for _ in range(10):
+            while not house.pushed:
+                house.pass_time(0.25)
+            times.append(house.time)
+            house.answer()
+        assert 17 <= times[-1] - times[0] <= 19
+
+    def test_a_change_of_the_receiver_asks_anew(self, house: House) -> None:
+        house.subscribe(pushConfig=self.CONFIG)
+        [(subscription, former)] = house.asked
+        other = {**self.CONFIG, "pushEndpoint": "https://other.example/"}
+        house.desk.change(1, settings(pushConfig=other))
+        house.work()
+        assert len(house.asked) == 2
+        # An answer of the receiver of before counts no more.
+        house.desk.replied(subscription, former, {self.ORIGIN: "*"})
+        house.publish()
+        assert house.pushed == []
+        house.asked = house.asked[1:]
+        self.reply(house, {self.ORIGIN: "*"})
+        assert len(house.pushed) == 1
+
+    def test_consent_that_is_withdrawn(self, house: House) -> None:
+        house.subscribe(pushConfig=self.CONFIG)
+        self.reply(house, {self.ORIGIN: "*", self.RATE: "*"})
+        house.publish()
+        [(subscription, _, sent)] = house.pushed
+        house.pushed = []
+        house.desk.answered(subscription, sent, acked=False, withdrawn=True)
+        house.work()
+        house.pass_time(50)
+        assert house.pushed == []
+        assert "410" in self.stop(house)
+        house.pass_time(11)
+        self.reply(house, {self.ORIGIN: "*", self.RATE: "*"})
+        assert [id for _, id, _ in house.pushed] == [10]
+
+
+class TestBlocked:
+    def test_nothing_is_sent_until_the_cause_is_gone(self, house: House) -> None:
+        house.desk.add((1, TOPIC, "owner", settings(pushConfig=PUSH), 0, b"", {}, 0), 0, "there is no key")
+        house.publish()
+        assert house.pushed == []
+        found = house.desk.subscription(1)
+        assert found is not None
+        assert found.stop == "there is no key"
+        house.desk.change(1, settings(pushConfig=PUSH))
+        house.work()
+        assert (found.stop, len(house.pushed)) == ("", 1)
+
+
+class TestUnreadableStore:
+    def test_no_message_is_lost(self, house: House) -> None:
+        house.subscribe()
+        house.publish(2)
+        house.desk._memory = EventMemory(0)
+        house.broken = True
+        assert house.pull() == []
+        assert house.called == []
+        house.pass_time(0.5)
+        assert house.called == []
+        house.broken = False
+        house.pass_time(1)
+        assert house.called == [1]
+        assert [id for id, _ in house.pull()] == [10, 20]
+
+    def test_dead_letters_wait(self, house: House) -> None:
+        house.subscribe(deadLetterPolicy=DEAD)
+        house.publish()
+        house.desk._memory = EventMemory(0)
+        for attempt in range(5):
+            leased = house.pull()
+            house.broken = attempt == 4
+            house.desk.modify(1, leased, 0)
+            house.work()
+        house.pass_time(10)
+        assert house.burying == []
+        house.broken = False
+        house.pass_time(2)
+        assert [id for id, _ in house.burying] == [10]

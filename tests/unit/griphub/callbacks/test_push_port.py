@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, ClassVar
 
 import pytest
 
 from griphub.backlog.backlog import Backlog
 from griphub.backlog.intervals import Intervals
 from griphub.backlog.push_flow import Sent
-from griphub.callbacks.desk_subscription import DeskSubscription, desk_settings
+from griphub.callbacks.desk_port import Reply
+from griphub.callbacks.desk_subscription import DeskSubscription, Unreadable, desk_settings
 from griphub.callbacks.outcome import Outcome
-from griphub.callbacks.push_port import ANSWER_MAX, PushPort
+from griphub.callbacks.push_port import ANSWER_MAX, LARGE, LARGE_MAX, PushPort
 from griphub.callbacks.pushed_event import PushedEvent
 from griphub.pubsub.identity import IdentityTokens, new_key
 from griphub.pubsub.names import check_resource
 from griphub.pubsub.proto_json import read_message
-from griphub.pubsub.push_answer import AnswerClass, Judgement
+from griphub.pubsub.push_answer import AnswerClass
 from griphub.pubsub.subscription_resource import SUBSCRIPTION, check_subscription
 from griphub.sender.callback import CallbackUrl
+from griphub.sender.consent import Consent
 from griphub.sender.failure_class import FailureClass
-from griphub.sender.host_shares import HostShares
 from griphub.sender.signature import Signer, SigningKey, verify
 
 NAME = check_resource("p", "subscriptions", "ss-1")
@@ -33,7 +34,8 @@ KEY = SigningKey(b"k" * 32)
 class Request:
     """Request that was begun."""
 
-    def __init__(self, *arguments: Any, deadline: float | None, content_type: str | None) -> None:
+    def __init__(self, *arguments: Any, deadline: float | None, content_type: str | None, method: str) -> None:
+        self.method = method
         self.url, self.owner, self.headers, self.body, self.answer_max, self.done = arguments
         self.deadline = deadline
         self.content_type = content_type
@@ -49,17 +51,36 @@ class House:
     def __init__(self, total: int = 100) -> None:
         self.time = 1000.0
         self.requests: list[Request] = []
-        self.answers: list[tuple[int, Judgement]] = []
-        tokens = IdentityTokens("https://hub.example", IDENTITY)
+        self.answers: list[tuple[int, bool, float, bool]] = []
+        """Message, whether it was acknowledged, seconds that were asked for, whether the consent was withdrawn."""
+        self.replies: list[Reply] = []
+        self.gone_messages: list[int] = []
+        self.events: dict[int, PushedEvent] = {}
+        self.broken = False
         self.port = PushPort(
-            self.begin,
-            lambda _, sent, judgement: self.answers.append((sent.id, judgement)),
-            lambda: self.time,
-            lambda: self.time,
-            HostShares(total, total, total),
-            tokens,
-            {"one": Signer([KEY])},
+            *(self.begin, self, lambda: self.time, lambda: self.time, (total, total, total)), {"one": Signer([KEY])}
         )
+        self.port.identify(IdentityTokens("https://hub.example", IDENTITY))
+
+    # --- the desk
+
+    def event(self, subscription: DeskSubscription, id: int) -> PushedEvent | None:
+        if self.broken:
+            raise Unreadable("locked")
+        return self.events.get(id)
+
+    def gone(self, subscription: DeskSubscription, sent: Sent) -> None:
+        self.gone_messages.append(sent.id)
+
+    def answered(
+        self, subscription: DeskSubscription, sent: Sent, *, acked: bool, asked: float = 0.0, withdrawn: bool = False
+    ) -> None:
+        self.answers.append((sent.id, acked, asked, withdrawn))
+
+    def replied(self, subscription: DeskSubscription, consent: Consent, reply: Reply) -> None:
+        self.replies.append(reply)
+
+    # --- the network
 
     def begin(
         self,
@@ -72,17 +93,24 @@ class House:
         *,
         deadline: float | None = None,
         content_type: str | None = "application/json",
+        method: str = "POST",
+        keep: Collection[bytes] = (),
     ) -> Request:
         arguments = (url, owner, headers, body, answer_max, done)
-        self.requests.append(Request(*arguments, deadline=deadline, content_type=content_type))
+        self.requests.append(Request(*arguments, deadline=deadline, content_type=content_type, method=method))
         return self.requests[-1]
 
     def push(
-        self, subscription: DeskSubscription, id: int = 10, attempt: int = 1, attributes: str | None = None
+        self,
+        subscription: DeskSubscription,
+        id: int = 10,
+        attempt: int = 1,
+        attributes: str | None = None,
+        size: int = 2,
     ) -> Sent:
-        event = PushedEvent((id, id - 10, id, 1000 * id, b"hi", "text/plain", None, 0, attributes, 2))
+        self.events[id] = PushedEvent((id, id - 10, id, 1000 * id, b"hi", "text/plain", None, 0, attributes, size))
         sent = Sent(id, id + 1, self.time, attempt)
-        self.port.push(subscription, event, sent)
+        self.port.push(subscription, sent)
         return sent
 
     def work(self) -> None:
@@ -168,14 +196,14 @@ class TestAnswers:
         house.push(subscription())
         house.work()
         house.requests[0].done(outcome)
-        assert [(id, judgement.kind) for id, judgement in house.answers] == [(10, kind)]
+        assert house.answers == [(10, kind is AnswerClass.ACK, 0.0, False)]
         assert house.port.figures[7].answers == {kind: 1}
 
     def test_a_pause_that_is_asked_for(self, house: House) -> None:
         house.push(subscription())
         house.work()
         house.requests[0].done(Outcome(503, retry_after="20"))
-        assert house.answers[0][1].asked == 20
+        assert house.answers == [(10, False, 20, False)]
 
     def test_figures_are_forgotten_with_the_subscription(self, house: House) -> None:
         house.push(subscription())
@@ -195,7 +223,7 @@ class TestAnswers:
         house.work()
         assert len(house.requests) == 2
         house.requests[1].done(Outcome(200))
-        assert house.answers[0][1].acked
+        assert house.answers == [(10, True, 0, False)]
 
     def test_it_may_be_aborted_meanwhile(self, house: House) -> None:
         one = subscription()
@@ -206,6 +234,96 @@ class TestAnswers:
         house.time += 1
         house.work()
         assert len(house.requests) == 1
+
+
+class TestQuestions:
+    """Consent is asked for by OPTIONS (scenario 49)."""
+
+    CONFIG: ClassVar[dict[str, Any]] = {
+        **PUSH,
+        "attributes": {"x-hub-webhook-origin": "hub.example", "x-hub-webhook-rate": "60"},
+    }
+
+    def asked(self, house: House) -> DeskSubscription:
+        one = subscription(pushConfig=self.CONFIG)
+        assert one.consent is not None
+        house.port.ask(one, one.consent)
+        house.work()
+        return one
+
+    def test_a_question_is_an_options_request(self, house: House) -> None:
+        self.asked(house)
+        [request] = house.requests
+        assert (request.method, str(request.url), request.body) == ("OPTIONS", PUSH["pushEndpoint"], b"")
+        assert request.headers == [("WebHook-Request-Origin", "hub.example"), ("WebHook-Request-Rate", "60")]
+
+    @pytest.mark.parametrize(
+        ("outcome", "reply"),
+        [
+            (Outcome(405, headers={b"webhook-allowed-origin": "*"}), {b"webhook-allowed-origin": "*"}),
+            (Outcome(200), {}),
+            (Outcome(failure=FailureClass.TIMEOUT), "it did not answer OPTIONS: timeout"),
+            (Outcome(ours=True), None),
+        ],
+    )
+    def test_answers(self, house: House, outcome: Outcome, reply: Reply) -> None:
+        self.asked(house)
+        house.requests[0].done(outcome)
+        assert house.replies == [reply]
+        assert house.port.running == 0
+
+    def test_a_further_question_ends_the_one_before(self, house: House) -> None:
+        one = self.asked(house)
+        assert one.consent is not None
+        house.port.ask(one, one.consent)
+        house.work()
+        assert [request.aborted for request in house.requests] == [True, False]
+        house.port.forget(one.number)
+        assert [request.aborted for request in house.requests] == [True, True]
+        assert house.port.running == 0
+
+    def test_deliveries_have_the_name_of_the_sender(self, house: House) -> None:
+        house.push(subscription(pushConfig=self.CONFIG))
+        house.work()
+        assert ("WebHook-Request-Origin", "hub.example") in house.requests[0].headers
+        house.requests[0].done(Outcome(410))
+        assert house.answers == [(10, False, 0, True)]
+
+    def test_without_a_handshake_410_is_an_answer_like_others(self, house: House) -> None:
+        house.push(subscription())
+        house.work()
+        house.requests[0].done(Outcome(410))
+        assert house.answers == [(10, False, 0, False)]
+
+
+class TestEvents:
+    def test_a_message_that_is_gone_is_not_sent(self, house: House) -> None:
+        house.push(subscription())
+        house.events.clear()
+        house.work()
+        assert (house.gone_messages, house.requests, house.port.running) == ([10], [], 0)
+
+    def test_a_store_that_cannot_be_read_delays(self, house: House) -> None:
+        house.push(subscription())
+        house.broken = True
+        house.work()
+        assert (house.requests, house.gone_messages, house.port.running) == ([], [], 0)
+        house.broken = False
+        house.time += 1
+        house.work()
+        assert len(house.requests) == 1
+
+    def test_large_events_have_few_places_of_their_own(self, house: House) -> None:
+        one = subscription()
+        for id in range(10, 200, 10):
+            house.push(one, id, size=LARGE)
+        house.push(one, 200)
+        house.work()
+        ids = [int(json.loads(request.body)["message"]["messageId"]) for request in house.requests]
+        assert sorted(ids) == [10, 20, 30, 40, 200]
+        house.requests[ids.index(20)].done(Outcome(200))
+        house.work()
+        assert len(house.requests) == LARGE_MAX // 4 + 2
 
 
 class TestPlaces:

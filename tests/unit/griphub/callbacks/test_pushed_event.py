@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from griphub.callbacks.pushed_event import TAIL_EVENTS, EventMemory, PushedEvent, TopicTail
+from griphub.callbacks.pushed_event import TAIL_EVENTS, EventMemory, PushedEvent, TailBudget, TopicTail
 
 
 def event(
@@ -67,7 +67,7 @@ class TestMemory:
 
 class TestTail:
     def test_events_behind_a_place(self) -> None:
-        tail = TopicTail()
+        tail = TopicTail(TailBudget())
         tail.add([event(10, 4), event(12, 10), event(15, 12)])
         assert ids(tail.after(4, 100)) == [10, 12, 15]
         assert ids(tail.after(11, 100)) == [12, 15]
@@ -76,13 +76,13 @@ class TestTail:
         assert ids(tail.after(99, 100)) == []
 
     def test_earlier_ones_are_read_from_the_store(self) -> None:
-        tail = TopicTail()
+        tail = TopicTail(TailBudget())
         assert tail.after(0, 100) is None
         tail.add([event(10, 4)])
         assert tail.after(3, 100) is None
 
     def test_so_are_those_that_were_only_announced(self) -> None:
-        tail = TopicTail()
+        tail = TopicTail(TailBudget())
         tail.add([event(10, 4)])
         tail.announce(12)
         assert tail.newest == 12
@@ -92,22 +92,36 @@ class TestTail:
         assert tail.after(10, 100) is None
 
     def test_behind_a_gap_it_begins_anew(self) -> None:
-        tail = TopicTail()
+        tail = TopicTail(TailBudget())
         tail.add([event(10, 4), event(15, 12)])
         assert ids(tail.after(12, 100)) == [15]
         assert tail.after(4, 100) is None
 
     def test_known_ones_are_passed_over(self) -> None:
-        tail = TopicTail()
+        tail = TopicTail(TailBudget())
         tail.add([event(10, 4), event(12, 10)])
         tail.add([event(10, 4), event(12, 10), event(15, 12)])
         tail.announce(15)
         assert ids(tail.after(4, 100)) == [10, 12, 15]
 
     def test_it_is_bounded(self) -> None:
-        tail = TopicTail()
+        tail = TopicTail(TailBudget())
         tail.add([event(id) for id in range(1, 2 * TAIL_EVENTS + 1)])
         assert tail.after(TAIL_EVENTS - 1, 10_000) is None
         assert len(tail.after(TAIL_EVENTS, 10_000) or ()) == TAIL_EVENTS
         tail.add([event(2 * TAIL_EVENTS + 1, size=2_000_000)])
         assert tail.after(2 * TAIL_EVENTS, 10) is None
+
+
+def test_tails_have_a_budget_together() -> None:
+    budget = TailBudget(2 * event(1).size)
+    tails = [TopicTail(budget) for _ in range(3)]
+    for number, tail in enumerate(tails):
+        tail.add([event(number + 1)])
+    # The topic that was published to longest ago is read from the store.
+    assert [ids(tail.after(number, 10)) for number, tail in enumerate(tails)] == [None, [2], [3]]
+    tails[1].add([event(5, 2)])
+    assert [ids(tail.after(number, 10)) for number, tail in enumerate(tails)] == [None, [2, 5], None]
+    assert budget.size == 2 * event(1).size
+    tails[1].clear()
+    assert budget.size == 0

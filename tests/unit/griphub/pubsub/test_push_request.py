@@ -128,6 +128,21 @@ class TestCloudEvents:
             ("ce-partitionkey", "Euro%20%E2%82%AC"),
         ]
 
+    @pytest.mark.parametrize("name", ["content-type", "ce-datacontenttype"])
+    @pytest.mark.parametrize(
+        ("value", "expected", "left_out"),
+        [
+            ("a/b; c=d", "a/b; c=d", 0),
+            ("a\r\nHost: evil", "text/plain", 1),
+            ("é", "text/plain", 1),
+            ("", "text/plain", 1),
+        ],
+    )
+    def test_the_media_type_may_be_an_attribute(self, name: str, value: str, expected: str, left_out: int) -> None:
+        request = sent(Form.CLOUDEVENTS, attributes={name: value})
+        assert (request.headers[0], request.left_out) == (("Content-Type", expected), left_out)
+        assert "ce-datacontenttype" not in dict(request.headers)
+
     def test_a_cloudevent_comes_out_as_it_went_in(self) -> None:
         attributes = {"ce-id": "A 1", "ce-source": "/me", "ce-type": "com.example", "ce-mine": 'x"%', "other": "x"}
         request = sent(Form.CLOUDEVENTS, attributes=attributes)
