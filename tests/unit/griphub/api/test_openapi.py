@@ -68,6 +68,7 @@ def test_every_path_of_the_api_is_described() -> None:
         "/follow/{capability}": {"get"},
         "/snapshot/{capability}": {"get"},
         "/openapi.json": {"get"},
+        "/.well-known/jwks.json": {"get"},
     }
     identifiers = [each["operationId"] for methods in DOCUMENT["paths"].values() for each in methods.values()]
     assert len(set(identifiers)) == len(identifiers)
