@@ -23,20 +23,15 @@ from griphub.api.body_parser import BodyParser
 from griphub.api.context import Context, HubCounters
 from griphub.api.feed import Feed
 from griphub.api.follow import Following
-from griphub.api.identity_keys import IdentityKeys
 from griphub.api.ingest import IngestRequests
 from griphub.api.keys import Keys
 from griphub.api.mailbox_channel import MailboxChannels, is_mailbox
 from griphub.api.mailbox_feed import MailboxFeed
 from griphub.api.mailboxes import MailboxRequests
 from griphub.api.publishing import Publishing
-from griphub.api.pubsub_feed import PubsubBounds, PubsubFeed
-from griphub.api.pubsub_messages import PubsubMessages
-from griphub.api.pubsub_requests import PubsubRequests
-from griphub.api.pubsub_subscriptions import PubsubSubscriptions
-from griphub.api.pubsub_topics import PubsubTopics
-from griphub.api.pull_channels import PullChannels, is_pull
-from griphub.api.push_identity import PushIdentity
+from griphub.api.pubsub_feed import PubsubFeed
+from griphub.api.pull_channels import is_pull
+from griphub.api.push_part import PushPart
 from griphub.api.reading import Reading
 from griphub.api.server import HubServer
 from griphub.api.server_limits import ServerLimits
@@ -62,9 +57,7 @@ from griphub.processes.sender import SenderProcess
 from griphub.processes.sender_commands import SenderOptions
 from griphub.processes.writer import WriterProcess
 from griphub.processes.writer_options import WriterOptions
-from griphub.pubsub.ack_id import AckIds
 from griphub.sender.address_policy import AddressPolicy
-from griphub.sender.signing_keys import signing_keys_of
 from griphub.store.errors import StoreError, StoreProblem
 from griphub.store.event import Draft, Event
 from griphub.store.interface import StoreState
@@ -143,11 +136,11 @@ class Hub:
         self._bodies = BodyParser(self._store)
         self._counters = HubCounters()
         self._exits = contextlib.AsyncExitStack()
+        self._push = PushPart(config, self._writer, self._readers, self._control.publish)
         self._context: Context | None = None
         self._feed: Feed | None = None
         self._progress: ProgressLoop | None = None
         self._subscriptions: SubscriptionFeed | None = None
-        self._pubsub: PubsubFeed | None = None
         self._soft: SoftFeed | None = None
         self._servers: list[HubServer] = []
         self._application: HubApplication | None = None
@@ -193,7 +186,7 @@ class Hub:
             SubscriptionRequests(context),
             SoftWatching(context, following, reading),
             IngestRequests(context.soft),
-            self._pubsub_requests(context, feed),
+            self._push.requests(context, feed),
             load_key(config.proxy.sig_key, base) if hub.listen else None,
         )
         self._control.start(_signer(config, base))
@@ -204,13 +197,8 @@ class Hub:
             self._writer, self._readers, context.topics, self._index, context.fanout, context.leases, self._loop.time
         )
         self._tasks.append(self._loop.create_task(retention.run(), name="retention"))
+        self._push.start(self._zmq)
         self._ticks = self._loop.call_later(TICK, self._tick)
-
-    def _pubsub_requests(self, context: Context, feed: Feed) -> PubsubRequests:
-        names = [entry.partition(":")[0] for entry in self._config.hub.push_signing_keys]
-        topics = PubsubTopics(context, Topics(context, Patterns(())))
-        subscriptions = PubsubSubscriptions(context, topics, frozenset(names))
-        return PubsubRequests(context, topics, subscriptions, PubsubMessages(context, feed))
 
     async def _compose(self, state: StoreState, verifier: TokenVerifier) -> Context:
         hub = self._config.hub
@@ -232,7 +220,7 @@ class Hub:
         )
         progress = self._progress = ProgressLoop(self._writer, topics, fanout, self._waiting, time.time)
         await progress.open(state.newest_time)
-        pubsub = await self._pubsub_feed(state, fanout)
+        pubsub = await self._push.open(state.secret, self._sender, self._stored, lambda: fanout.stored)
         quotas = Quotas({"ranges": Limit(hub.ranges_per_owner_max, RANGES_MAX), "topic_changes": CHANGES})
         return Context(
             config=hub,
@@ -259,34 +247,13 @@ class Hub:
             hint=self._hint,
         )
 
-    async def _pubsub_feed(self, state: StoreState, fanout: FanOut) -> PubsubFeed:
-        hub = self._config.hub
-        signing = signing_keys_of(hub.push_signing_keys, pathlib.Path(self._config.directory))
+    def _sender(self) -> SenderProcess:
+        assert self._subscriptions is not None
+        return self._subscriptions.sender
 
-        def sender() -> SenderProcess:
-            assert self._subscriptions is not None
-            return self._subscriptions.sender
-
-        def stored(published: Published, drafts: Sequence[Draft]) -> None:
-            assert self._feed is not None
-            self._feed.published(published, drafts)
-
-        channels = PullChannels(hub.prefix, self._control.publish, secrets.token_hex(4), hub.pulls_max)
-        feed = self._pubsub = PubsubFeed(
-            self._writer,
-            self._readers.pubsub,
-            sender,
-            lambda: fanout.stored,
-            stored,
-            PushIdentity(IdentityKeys(self._store, time.time), hub.hub_name, signing, self._loop.time),
-            channels,
-            AckIds(state.secret),
-            PubsubBounds(),
-            self._loop.time,
-            time.time,
-        )
-        await feed.open()
-        return feed
+    def _stored(self, published: Published, drafts: Sequence[Draft]) -> None:
+        assert self._feed is not None
+        self._feed.published(published, drafts)
 
     async def _subscription_feed(self, topics: TopicTable, fanout: FanOut, pubsub: PubsubFeed) -> SubscriptionFeed:
         hub = self._config.hub
@@ -411,6 +378,7 @@ class Hub:
             server.close()
         if self._held is not None:
             self._held.close()
+        self._push.stop()
         self._control.close()
         if self._progress is not None:
             self._progress.close()
@@ -418,8 +386,7 @@ class Hub:
             self._soft.close()
         if self._subscriptions is not None:
             await self._subscriptions.close()
-        if self._pubsub is not None:
-            await self._pubsub.close()
+        await self._push.close()
         await self._bodies.stop()
         await self._readers.stop()
         await self._writer.stop()

@@ -30,6 +30,8 @@
     pubsub_requests      push API: the part for a request, ``pubsub_topics``, ``pubsub_subscriptions`` and
                          ``pubsub_messages``; ``pubsub_body`` reads bodies, ``pubsub_status`` writes refusals
     pubsub_feed          its subscriptions at work; ``backlog_saver`` stores their states, ``pull_channels`` holds pulls
+    pubsub_figures       their figures; ``backlog_counts`` counts unread events, ``push_stats`` sends statistics
+    push_part            all objects of the push API
     push_identity        keys of tokens and signatures; ``identity_keys`` has the file
     metrics              figures for Prometheus, health
     openapi              description of the API; ``openapi_schemas`` has the bodies, ``openapi_parameters`` parameters

@@ -59,7 +59,7 @@ NO_OWNER: Final = ""
 NO_TOKEN: Final = "-"
 """Owners of bodies: of requests without a token, and of WebSockets whose token is not valid."""
 
-_OF_OWNERS: Final = frozenset({"topics", "subscribers", "subscriptions", "v1"})
+_OF_OWNERS: Final = frozenset({"topics", "subscribers", "subscriptions", "push-subscriptions", "v1"})
 """First segments of paths that need a token, or rights of requests without one."""
 
 _NAMED: Final = frozenset({b"if-match", b"idempotency-key"})
@@ -262,6 +262,10 @@ class HubApplication:
             case ("subscriptions",):
                 self._method(request, b"GET")
                 return self._subscriptions.list_own(request, self._owner_of_subscriptions(request))
+            case ("push-subscriptions",):
+                self._method(request, b"GET")
+                reply(self._pubsub.overview(request, self._rights(request)))
+                return None
             case ("v1", *_):
                 return self._pubsub.begin(request, partial(self._rights, request), reply)
             case (".well-known", "jwks.json"):

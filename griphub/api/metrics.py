@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from heapq import nlargest
 from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -10,10 +11,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from griphub.api.context import Context
 from griphub.api.problem import Cause, Problem
+from griphub.api.pubsub_figures import SubscriptionFigures
 from griphub.api.request import Answer, Request, problem_answer
 from griphub.api.server import HubConnection
 from griphub.notify.control_client import ControlClient
 from griphub.notify.outbox import Outbox
+from griphub.pubsub.push_answer import AnswerClass
 from griphub.sender.delivery_states import State
 from griphub.sender.failure_class import FailureClass
 from griphub.windows.decisions import Refusal
@@ -22,6 +25,18 @@ __all__ = ["HubMetrics", "MetricsApplication"]
 
 TOPICS_MAX: Final = 100
 """Topics with figures of their own: those with the most events; the others are one sum."""
+
+PUSH_SUBSCRIPTIONS_MAX: Final = 100
+"""Subscriptions of the push API with figures of their own: those with the most messages; the others are one sum."""
+
+_PUSH_GAUGES: Final[tuple[tuple[str, str, Callable[[SubscriptionFigures, float], float]], ...]] = (
+    ("push_backlog_messages", "Messages that are not acknowledged", lambda figures, _: figures.backlog),
+    ("push_leased_messages", "Messages under way", lambda figures, _: figures.leased),
+    ("push_oldest_seconds", "Age of the oldest message that is not acknowledged", SubscriptionFigures.oldest_age),
+    ("push_window", "Greatest number of pushes under way", lambda figures, _: figures.window),
+    ("push_pause_seconds", "Time between pushes while they fail", lambda figures, _: figures.pause),
+)
+"""Names, texts and figures of gauges of the push API."""
 
 RESYNC_REASONS: Final = ("reset", "full", "behind")
 """Why windows have their watchers resync."""
@@ -124,6 +139,7 @@ class HubMetrics:
         yield self._resyncs()
         yield from self._soft()
         yield from self._subscriptions()
+        yield from self._pushes()
         yield self._topics()
         yield self._commits()
 
@@ -189,6 +205,49 @@ class HubMetrics:
         for failure in FailureClass:
             failures.add_metric([failure.value], figures.get(f"failed {failure.value}", 0))
         yield failures
+
+    def _pushes(self) -> Iterator[Metric]:
+        """Yield the figures of subscriptions of the push API: of those with the most messages, and sums of the others.
+
+        They are those of a process of the hub: it begins at 0.
+        """
+        feed, wall = self._context.pubsub, self._context.wall()
+        all_figures = [
+            (f"{each.project}/{each.id}", figures, bool(figures.stop))
+            for each in feed.table
+            if (figures := feed.figures.of(each.number)) is not None
+        ]
+        stopped = sum(stop for _, _, stop in all_figures)
+        states = GaugeMetricFamily(
+            "gripproxy_hub_push_subscriptions", "Subscriptions of the push API by state", labels=["state"]
+        )
+        states.add_metric(["stopped"], stopped)
+        states.add_metric(["active"], len(feed.table) - stopped)
+        yield states
+        shown = nlargest(PUSH_SUBSCRIPTIONS_MAX, all_figures, key=lambda each: each[1].backlog)
+        names = {name for name, _, _ in shown}
+        rest = SubscriptionFigures()
+        for name, figures, _ in all_figures:
+            if name not in names:
+                rest.add(figures)
+        labelled = [(name, figures) for name, figures, _ in shown] + [("", rest)]
+        for name, text, figure in _PUSH_GAUGES:
+            family = GaugeMetricFamily(f"gripproxy_hub_{name}", text, labels=["subscription"])
+            for subscription, figures in labelled:
+                family.add_metric([subscription], figure(figures, wall))
+            yield family
+        answers = CounterMetricFamily(
+            "gripproxy_hub_push_answers", "Ends of pushes by class; ack: acknowledged", labels=["subscription", "class"]
+        )
+        seconds = CounterMetricFamily(
+            "gripproxy_hub_push_seconds", "Sum of the times to the ends of pushes", labels=["subscription"]
+        )
+        for subscription, figures in labelled:
+            for kind in AnswerClass:
+                answers.add_metric([subscription, kind.value], figures.answers[kind.value])
+            seconds.add_metric([subscription], figures.latency)
+        yield answers
+        yield seconds
 
     def _topics(self) -> Metric:
         """Return events by topic: the busiest ones, and the sum of the others."""

@@ -309,6 +309,15 @@ def _subscription_paths() -> Schema:
                 ("bad-request", "unauthorized", "unavailable", "limit"),
             ),
         },
+        "/push-subscriptions": {
+            "get": _operation(
+                "listPushSubscriptions",
+                "List subscriptions of the push API that the caller may see, with their figures",
+                ("subscriptions-after", "subscriptions-limit"),
+                {"200": _answer("Subscriptions.", _json("PushSubscriptionList"))},
+                ("bad-request", "unauthorized", "unavailable", "limit"),
+            ),
+        },
         "/topics/{topic}/subscriptions": {
             "post": _operation(
                 "makeSubscription",

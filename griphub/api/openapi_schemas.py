@@ -9,6 +9,7 @@ from griphub.api.publish_body import DEFAULT_LIMITS
 from griphub.api.subscription_body import ID_MAX
 from griphub.api.topic_body import AGE_MAX, AGE_MIN, COUNT_MAX, PROGRESS_MAX, PROGRESS_MIN, SNAPSHOT_URL_MAX, STORES
 from griphub.mailboxes.commands import COMMANDS_MAX
+from griphub.pubsub.push_answer import AnswerClass
 from griphub.sender.callback import URL_MAX
 from griphub.sender.delivery_states import RestReason, State
 from griphub.sender.failure_class import FailureClass
@@ -71,6 +72,7 @@ _LOSS: Final[dict[str, Schema]] = {
     "snapshot": {"type": ["string", "null"], "format": "uri-reference", "description": "where to read a snapshot"},
 }
 
+_NUMBER: Final[Schema] = {"type": "integer", "minimum": 0}
 _COUNT: Final[Schema] = {"type": ["integer", "null"], "minimum": 1, "maximum": COUNT_MAX}
 
 _RETENTION: Final[dict[str, Schema]] = {
@@ -382,6 +384,32 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 "description": "`after` of the next list; missing in the last",
             }
         },
+    ),
+    "PushSubscription": _object(
+        {
+            "number": {"type": "integer", "minimum": 1, "description": "`after` of the list behind it"},
+            "name": {"type": "string", "description": "projects/PROJECT/subscriptions/ID"},
+            "topic": {"type": ["string", "null"], "description": "PROJECT/ID; null: it was deleted"},
+            "endpoint": {"type": ["string", "null"], "description": "null: messages are pulled"},
+            "state": {"enum": ["pushing", "stopped", "pulled"]},
+            "reason": {"type": ["string", "null"], "description": "of `stopped`"},
+            "backlog": {**_NUMBER, "description": "messages that are not acknowledged, those not read yet among them"},
+            "leased": {**_NUMBER, "description": "messages under way"},
+            "oldest_age": {"type": "number", "minimum": 0, "description": "seconds since the oldest was published"},
+            "window": {"type": ["integer", "null"], "description": "greatest number of pushes under way"},
+            "pause": {"type": ["number", "null"], "description": "seconds between pushes while they fail"},
+            "answers": {
+                "type": "object",
+                "propertyNames": {"enum": [each.value for each in AnswerClass]},
+                "additionalProperties": _NUMBER,
+                "description": "number of answers by class since the hub has started",
+            },
+            "latency": {"type": ["number", "null"], "description": "mean seconds to an answer"},
+        }
+    ),
+    "PushSubscriptionList": _object(
+        {"subscriptions": {"type": "array", "items": reference("PushSubscription")}},
+        {"next": {"type": "string", "pattern": "^[0-9]+$", "description": "`after` of the next list"}},
     ),
     "CommandBatch": _object(
         {

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from griphub.api.backlog_saver import BacklogSaver, with_message
+from griphub.api.pubsub_figures import PubsubFigures
 from griphub.api.pull_channels import PullChannels
 from griphub.api.push_identity import PushIdentity
 from griphub.processes.push_commands import PlainAcks, PlainFigures, PlainLeased, PlainPushed
@@ -19,6 +20,7 @@ from griphub.pubsub.ack_id import AckIds
 from griphub.pubsub.dead_letter import dead_letter_attributes
 from griphub.pubsub.message import Message
 from griphub.pubsub.push_config import HANDSHAKE
+from griphub.sender.consent import ConsentState
 from griphub.store.errors import OwnerBusy, StoreBroken, StoreBusy, StoreError
 from griphub.store.event import Draft
 from griphub.store.plain_pubsub import attempts_of
@@ -82,7 +84,7 @@ class PubsubFeed:
         table: the subscriptions.
         link: to the sender.
         channels: that of the arguments, as are ``ack_ids`` and ``identity``.
-        figures: latest figures by number of the subscription.
+        figures: of the subscriptions.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class PubsubFeed:
         self.identity: Final = identity
         self.channels: Final = channels
         self.ack_ids: Final = ack_ids
-        self.figures: dict[int, PlainFigures] = {}
+        self.figures: Final = PubsubFigures()
         self._writer = writer
         self._read = read
         self._sender = sender
@@ -298,8 +300,7 @@ class PubsubFeed:
 
     def _changed(self, known: PubsubSubscription, settings: Mapping[str, Any]) -> PubsubSubscription:
         if settings["pushConfig"] != known.settings["pushConfig"]:
-            # They are of the receiver of before.
-            self.figures.pop(known.number, None)
+            self.figures.moved(known.number, _first_stop(settings))
         changed = replace(known, settings=settings, used=self._micros())
         self.table.set(changed)
         self.link.change(changed.number, settings)
@@ -315,7 +316,7 @@ class PubsubFeed:
     def _forget(self, number: int) -> asyncio.Future[None]:
         self.table.remove(number)
         self._saver.forget(number)
-        self.figures.pop(number, None)
+        self.figures.forget(number)
         self.channels.wake(number)
         return self.link.remove(number, self._sender().succession)
 
@@ -355,11 +356,10 @@ class PubsubFeed:
         Args:
             subscription: the subscription.
         """
-        figures = self.figures.get(subscription.number)
+        figures = self.figures.of(subscription.number)
         if figures is not None:
-            return figures[-1]
-        push = subscription.settings["pushConfig"]
-        return "the receiver is to be asked" if push.get("attributes", {}).get(HANDSHAKE) else ""
+            return figures.stop
+        return _first_stop(subscription.settings)
 
     def touch(self, subscription: PubsubSubscription) -> None:
         """Note that a subscription is used.
@@ -439,6 +439,7 @@ class PubsubFeed:
 
     def returned(self) -> None:
         """Have all held pulls repeated: another process of the sender is at work."""
+        self.figures.restart()
         self.channels.wake_all()
 
     def measured(self, figures: Sequence[PlainFigures]) -> None:
@@ -447,9 +448,7 @@ class PubsubFeed:
         Args:
             figures: the latest ones.
         """
-        for each in figures:
-            if self.table.numbered(each[0]) is not None:
-                self.figures[each[0]] = each
+        self.figures.take(figures, lambda number: self.table.numbered(number) is not None)
 
     def reported(self, progress: Sequence[PlainProgress]) -> None:
         """Take states of deliveries, and store them.
@@ -524,6 +523,12 @@ class PubsubFeed:
 
     def _micros(self) -> int:
         return round(self._wall() * 1_000_000)
+
+
+def _first_stop(settings: Mapping[str, Any]) -> str:
+    """Return why nothing is sent to a receiver at first; empty for no reason."""
+    attributes: Mapping[str, str] = settings["pushConfig"].get("attributes", {})
+    return ConsentState.WANTED.value if HANDSHAKE in attributes else ""
 
 
 def _settle(future: asyncio.Future[Outcome | StoreError], outcome: Outcome | StoreError) -> None:

@@ -75,6 +75,21 @@ class PubsubRequests:
         work = partial(self._work, request, call, found, numbers=numbers)
         return self._change(found, work) if call.method in _CHANGES else work()
 
+    def overview(self, request: Request, rights: Rights) -> Answer:
+        """Answer ``GET /push-subscriptions``; see ``PubsubSubscriptions.overview``.
+
+        Args:
+            request: the request.
+            rights: of the caller.
+
+        Returns:
+            The answer.
+
+        Raises:
+            Problem: the request is refused.
+        """
+        return self._subscriptions.overview(request, rights)
+
     async def _publish_large(self, request: Request, topic: str, rights: Rights) -> Answer:
         drafts = await self._context.bodies.messages(request, owner_key(rights.owner))
         return await answer_of(lambda reply: self._messages.publish(topic, drafts, rights, reply))

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import orjson
+
 from griphub.access.owner import owner_key
 from griphub.access.rights import Rights
 from griphub.api.context import Context
+from griphub.api.pubsub_figures import SubscriptionFigures, figures_document
 from griphub.api.pubsub_status import json_answer
 from griphub.api.pubsub_topics import PubsubTopics, page_after, page_token
-from griphub.api.request import Answer
+from griphub.api.request import Answer, Request, no_body
+from griphub.api.subscription_body import subscription_list_query
 from griphub.backlog.intervals import Intervals
 from griphub.pubsub.durations import MICROSECOND, SECOND
 from griphub.pubsub.field_mask import apply_mask
@@ -44,6 +48,8 @@ __all__ = ["PubsubSubscriptions", "topic_of_name"]
 
 SEEK: Final = MessageType("SeekRequest", (Field("time", Kind.TIMESTAMP), Field("snapshot", Kind.STRING)))
 """Body of a move."""
+
+_NO_STORE: Final = ("Cache-Control", "no-store")
 
 NEWEST: Final = 2**62
 """Id above all events: a place there is the end of the topic."""
@@ -353,6 +359,35 @@ class PubsubSubscriptions:
         if len(found) > paging.size:
             document["nextPageToken"] = page_token(found[paging.size - 1].id)
         return json_answer(document)
+
+    def overview(self, request: Request, rights: Rights) -> Answer:
+        """Answer ``GET /push-subscriptions``: figures of those that the caller may see, by number.
+
+        Args:
+            request: the request.
+            rights: of the caller.
+
+        Returns:
+            The answer.
+
+        Raises:
+            Problem: the request is refused.
+        """
+        query = subscription_list_query(request.target.query)
+        no_body(request)
+        feed = self._context.pubsub
+        found = [each for each in feed.table if each.number > query.after and self._sees(each, rights)]
+        document: dict[str, Any] = {"subscriptions": [self._figures(each) for each in found[: query.limit]]}
+        if len(found) > query.limit:
+            document["next"] = str(found[query.limit - 1].number)
+        return Answer(200, orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE), headers=[_NO_STORE])
+
+    def _figures(self, subscription: PubsubSubscription) -> dict[str, Any]:
+        context = self._context
+        topic = context.topics.numbered(subscription.topic)
+        figures = context.pubsub.figures.of(subscription.number) or SubscriptionFigures()
+        stop = context.pubsub.stop_of(subscription)
+        return figures_document(subscription, "" if topic is None else topic.name, figures, stop, context.wall())
 
     def list_of_topic(self, topic: Topic, paging: Paging, rights: Rights) -> Answer:
         """Answer ``ListTopicSubscriptions``: names of those that the caller may see.

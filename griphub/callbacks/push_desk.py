@@ -7,6 +7,7 @@ subscriptions share. A pull is answered immediately; while there is nothing for 
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -78,6 +79,8 @@ class PushDesk:
         """Subscriptions to be looked at, in order."""
         self._changed: dict[DeskSubscription, None] = {}
         """Those with a state that was not reported."""
+        self._measured: dict[DeskSubscription, None] = {}
+        """Those with figures that were not reported."""
         self._timers: list[tuple[float, int, DeskSubscription]] = []
         self._times: dict[DeskSubscription, float] = {}
         """Time at which each is to be looked at, as of its last timer."""
@@ -114,7 +117,7 @@ class PushDesk:
         subscription = DeskSubscription(number, generation, topic, owner, found, backlog, self._window_max)
         subscription.blocked = blocked
         self._all[number] = subscription
-        self._changed[subscription] = None
+        self._note(subscription)
         if topic:
             self._topic(topic).subscriptions[number] = subscription
             self._topics[topic].tail.announce(newest)
@@ -132,7 +135,7 @@ class PushDesk:
         if subscription is None:
             return
         subscription.blocked = blocked
-        self._changed[subscription] = None
+        self._note(subscription)
         if subscription.use(desk_settings(settings, self._origin)):
             flow = subscription.flow
             for sent in [*flow.sent.values()]:
@@ -165,6 +168,7 @@ class PushDesk:
         self._leave_topic(subscription)
         self._active.pop(subscription, None)
         self._changed.pop(subscription, None)
+        self._measured.pop(subscription, None)
         self._times.pop(subscription, None)
 
     def topic_deleted(self, topic: int) -> None:
@@ -222,7 +226,7 @@ class PushDesk:
         if subscription is None:
             return []
         subscription.used = True
-        self._changed[subscription] = None
+        self._note(subscription)
         self._pass_time(subscription)
         if len(subscription.backlog) - subscription.backlog.leased < most:
             self._read(subscription, most)
@@ -261,6 +265,7 @@ class PushDesk:
             return None
         subscription.used = True
         changed = [subscription.backlog.ack(id, lease) for id, lease in acks]
+        self._measured[subscription] = None
         self._look(subscription)
         return self._progress(subscription) if any(changed) else None
 
@@ -281,6 +286,7 @@ class PushDesk:
                 subscription.backlog.extend(id, lease, now, seconds)
             else:
                 subscription.backlog.nack(id, lease, now)
+        self._measured[subscription] = None
         self._look(subscription)
 
     # --- pushes
@@ -304,6 +310,7 @@ class PushDesk:
             consent.refused(self._now(), "it has answered 410: it has withdrawn its consent")
         subscription.flow.answered(sent.id, sent.lease, self._now(), acked=acked, asked=asked)
         subscription.used |= acked
+        self._note(subscription)
         self._look(subscription)
 
     def gone(self, subscription: DeskSubscription, sent: Sent) -> None:
@@ -315,7 +322,7 @@ class PushDesk:
         """
         subscription.flow.sent.pop((sent.id, sent.lease), None)
         subscription.backlog.ack(sent.id, sent.lease)
-        self._changed[subscription] = None
+        self._note(subscription)
         self._look(subscription)
 
     def replied(self, subscription: DeskSubscription, consent: Consent, reply: Reply) -> None:
@@ -335,7 +342,7 @@ class PushDesk:
             consent.refused(now, reply)
         else:
             consent.answered(now, reply)
-        self._changed[subscription] = None
+        self._note(subscription)
         self._look(subscription)
 
     def buried(self, number: int, id: int, *, published: bool) -> None:
@@ -353,7 +360,7 @@ class PushDesk:
             subscription.backlog.buried(id)
         else:
             subscription.backlog.not_buried(id, self._now())
-        self._changed[subscription] = None
+        self._note(subscription)
         self._look(subscription)
 
     # --- turns
@@ -394,6 +401,22 @@ class PushDesk:
             found.append(self._progress(subscription))
         return found
 
+    def measured(self, most: int = 1000) -> list[DeskSubscription]:
+        """Return subscriptions whose figures have changed since they were returned last.
+
+        Args:
+            most: greatest number.
+        """
+        found = [*itertools.islice(self._measured, most)]
+        for subscription in found:
+            del self._measured[subscription]
+        return found
+
+    def _note(self, subscription: DeskSubscription) -> None:
+        """Note that a subscription has another state, and other figures."""
+        self._changed[subscription] = None
+        self._measured[subscription] = None
+
     def _serve(self, subscription: DeskSubscription) -> None:
         self._pass_time(subscription)
         if subscription.pushes:
@@ -413,7 +436,7 @@ class PushDesk:
         for sent in ended:
             self._port.abort(subscription, sent)
         if ended:
-            self._changed[subscription] = None
+            self._note(subscription)
 
     def _read(self, subscription: DeskSubscription, most: int) -> None:
         """Read events ahead."""
@@ -441,7 +464,7 @@ class PushDesk:
         oldest = backlog.oldest
         if oldest is not None and (oldest.time < too_old or oldest.id <= floor):
             backlog.drop(floor, too_old)
-        self._changed[subscription] = None
+        self._note(subscription)
         if before < backlog.read < topic.tail.newest:
             # The next page is read in another turn. Without progress the store lags, and a hint follows.
             self._look(subscription)
@@ -454,7 +477,7 @@ class PushDesk:
         while entries := flow.begin(now, 1):
             [entry] = entries
             self._port.push(subscription, flow.sent[entry.id, entry.lease])
-            self._changed[subscription] = None
+            self._note(subscription)
 
     def event(self, subscription: DeskSubscription, id: int) -> PushedEvent | None:
         """Return the event of a message; None if there is none any more.

@@ -69,10 +69,10 @@ PlainAcks = list[tuple[int, int]]
 PlainLeased = tuple[int, int, int, Row]
 """Id of a message, number of its lease, number of the delivery, row of its event."""
 
-PlainFigures = tuple[int, int, int, int, int, float, dict[str, int], float, int, str]
+PlainFigures = tuple[int, int, int, int, int, float, dict[str, int], float, int, int, str]
 """Number of a subscription; known messages; those under way; time of the oldest one (microseconds since 1970; 0 for
-none); window; pause in seconds; answers by class; sum of the seconds to them; attributes that were no headers; why
-nothing is sent, empty for no reason."""
+none); window; pause in seconds; answers by class; sum of the seconds to them; attributes that were no headers; id up
+to which messages are known; why nothing is sent, empty for no reason."""
 
 PlainIdentity = tuple[str, str, str, dict[str, str]]
 """Issuer of tokens; name of the key that signs them, and the key (PKCS #8); texts of signing keys by name."""

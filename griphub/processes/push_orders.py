@@ -121,10 +121,11 @@ class PushOrders:
         Returns:
             True if there were some: there may be more.
         """
-        states = self._desk.reports(REPORTS_MAX)
+        states, measured = self._desk.reports(REPORTS_MAX), self._desk.measured(REPORTS_MAX)
         if states:
             self._answer((BACKLOGS, states))
-            self._answer((PUSH_FIGURES, [each for state in states if (each := self._figures(state[0])) is not None]))
+        if measured:
+            self._answer((PUSH_FIGURES, [self._figures(each) for each in measured]))
         return bool(states)
 
     @property
@@ -207,17 +208,15 @@ class PushOrders:
     def _buried(self, number: int, id: int, published: bool) -> None:
         self._desk.buried(number, id, published=published)
 
-    def _figures(self, number: int) -> PlainFigures | None:
-        subscription = self._desk.subscription(number)
-        if subscription is None:
-            return None
+    def _figures(self, subscription: DeskSubscription) -> PlainFigures:
+        number = subscription.number
         answers, flow = self._port.figures.get(number) or PushFigures(), subscription.flow
         oldest = flow.backlog.oldest
         return (
             *(number, len(flow.backlog), flow.backlog.leased, 0 if oldest is None else oldest.time),
             *(int(flow.window.size), flow.backoff.pause),
             *({kind.value: count for kind, count in answers.answers.items()}, answers.latency, answers.left_out),
-            subscription.stop,
+            *(flow.backlog.read, subscription.stop),
         )
 
     # --- the desk's port

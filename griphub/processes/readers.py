@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -367,6 +367,19 @@ class ReaderPool:
             owner: owner whose call it is.
         """
         return int(await self.call("id_at", number, time, owner=owner))
+
+    async def counts_after(
+        self, places: Sequence[tuple[int, int]], most: int, *, owner: str = ""
+    ) -> Sequence[int | None]:
+        """Return numbers of events of topics above ids, in the order of the places; raises as ``call``.
+
+        Args:
+            places: numbers of topics, and ids.
+            most: greatest sum; a number that would exceed it is cut, those behind it are None.
+            owner: owner whose call it is.
+        """
+        found: Sequence[int | None] = await self.call("counts_after", list(places), most, owner=owner)
+        return found
 
     async def last_of(self, number: int, key: str, *, owner: str = "") -> Event | None:
         """Return the last event of a key, a deletion too, or None; raises as ``call``.

@@ -464,6 +464,14 @@ class StoreReader(Protocol):
             time: in microseconds since 1970.
         """
 
+    def counts_after(self, places: Sequence[tuple[int, int]], most: int) -> list[int | None]:
+        """Return numbers of events of topics above ids, in the order of the places.
+
+        Args:
+            places: numbers of topics, and ids.
+            most: greatest sum; a number that would exceed it is cut, those behind it are None.
+        """
+
     def last_of(self, number: int, key: str) -> Event | None:
         """Return the last event of a key, a deletion too; None if the topic has none of it.
 

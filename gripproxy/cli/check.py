@@ -195,6 +195,8 @@ def _listening(config: Config) -> list[str]:
     if "hub" in config.services:
         metrics.append(config.hub.prometheus_port)
         lines.append(f"hub: store {config.hub.store}, channels begin with {config.hub.prefix}")
+        if config.hub.stats_spec:
+            lines.append(f"hub: stats on ZeroMQ PUB {config.hub.stats_spec}")
         if config.hub.listen:
             lines.append(f"hub: http port {config.hub.listen}{config.hub.listen_path} for another GRIP proxy")
     lines += [f"metrics: {address}" for address in metrics if address]
@@ -294,6 +296,8 @@ def _clashes(config: Config) -> list[str]:
         wanted.append(("listen", *parse_address(config.hub.listen)))
     specs = [("push_in_spec", handler.push_in_spec), ("command_spec", handler.command_spec)]
     specs.append(("stats_spec", handler.stats_spec))
+    if "hub" in config.services:
+        specs.append(("stats_spec of [hub]", config.hub.stats_spec))
     if not handler.push_in_sub_connect:
         specs += [("push_in_sub_specs", spec) for spec in handler.push_in_sub_specs]
     for key, spec in specs:

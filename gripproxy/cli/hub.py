@@ -21,6 +21,7 @@ from gripproxy.cli.hub_text import (
     event_line,
     mailbox_table,
     printable,
+    push_table,
     subscription_table,
     topic_lines,
     topic_table,
@@ -100,6 +101,9 @@ def add_hub_commands(parser: argparse.ArgumentParser) -> None:
     subscriptions = command("subscriptions", "list subscriptions by callback: state, position, lag, failures")
     subscriptions.add_argument(
         "topic", nargs="?", metavar="TOPIC", help="only of this topic, those of all owners for its administrator"
+    )
+    subscriptions.add_argument(
+        "--push", action="store_true", help="those of the push API: backlog, window, pause, answers"
     )
     subscriptions.add_argument("--json", action="store_true", help="print an object of JSON a line")
 
@@ -554,13 +558,17 @@ async def _mailboxes(options: argparse.Namespace) -> int:
 
 async def _subscriptions(options: argparse.Namespace) -> int:
     path = ("subscriptions",) if options.topic is None else ("topics", options.topic, "subscriptions")
+    if options.push:
+        path = ("push-subscriptions",)
     async with _connection(options) as connection:
         found = await _pages(connection, path, "subscriptions")
+    if options.push and options.topic is not None:
+        found = [subscription for subscription in found if subscription.get("topic") == options.topic]
     if options.json:
         for subscription in found:
             print(json.dumps(subscription))
     else:
-        print(subscription_table(found), end="")
+        print((push_table if options.push else subscription_table)(found), end="")
     return 0
 
 

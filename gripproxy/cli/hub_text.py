@@ -17,6 +17,7 @@ __all__ = [
     "event_line",
     "mailbox_table",
     "printable",
+    "push_table",
     "subscription_table",
     "topic_lines",
     "topic_table",
@@ -147,6 +148,32 @@ def subscription_table(documents: Iterable[Mapping[str, Any]]) -> str:
     names = ("topic", "subscription_id", "state", "position", "newest", "lag", "delivered", "failures", "in_flight")
     head = ("TOPIC", "SUBSCRIPTION", "STATE", "POSITION", "NEWEST", "LAG", "DELIVERED", "FAILURES", "IN FLIGHT")
     return _table(head, map(_summary, documents), names, {6})
+
+
+def push_table(documents: Iterable[Mapping[str, Any]]) -> str:
+    """Return subscriptions of the push API as a table with a head.
+
+    Args:
+        documents: objects of the API.
+    """
+    names = ("name", "topic", "state", "backlog", "oldest_age", "leased", "window", "pause", "answers", "latency")
+    head = ("SUBSCRIPTION", "TOPIC", "STATE", "BACKLOG", "OLDEST", "LEASED", "WINDOW", "PAUSE", "ANSWERS", "LATENCY")
+    return _table(head, map(_push_summary, documents), names, {3, 5, 6})
+
+
+def _push_summary(subscription: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a subscription of the push API with units, its reason beside its state, and its answers in one text."""
+    reason, answers = subscription.get("reason"), subscription.get("answers") or {}
+    latency, pause = subscription.get("latency"), subscription.get("pause")
+    return {
+        **subscription,
+        "name": str(subscription.get("name")).removeprefix("projects/").replace("/subscriptions/", "/", 1),
+        "state": f"{subscription.get('state')} ({reason})" if reason else subscription.get("state"),
+        "oldest_age": f"{float(subscription.get('oldest_age') or 0):.0f} s",
+        "pause": None if pause is None else f"{float(pause):.1f} s",
+        "answers": ", ".join(f"{name} {count}" for name, count in answers.items()) or None,
+        "latency": None if latency is None else f"{1000 * float(latency):.1f} ms",
+    }
 
 
 def _summary(subscription: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,11 +40,12 @@ def _exposures(config: Config) -> Iterator[str]:
             "a secret of your own, or push_in_http_addr=127.0.0.1, in [handler]"
         )
     subs = () if settings.push_in_sub_connect else settings.push_in_sub_specs[:1]
-    for kind, what, key, spec in (
-        ("PULL", "publish", "push_in_spec", settings.push_in_spec),
-        *(("SUB", "publish", "push_in_sub_specs", spec) for spec in subs),
-        ("REP", "publish and give commands", "command_spec", settings.command_spec),
-        ("PUB", "read all statistics, with addresses of clients,", "stats_spec", settings.stats_spec),
+    for kind, what, key, spec, section in (
+        ("PULL", "publish", "push_in_spec", settings.push_in_spec, "handler"),
+        *(("SUB", "publish", "push_in_sub_specs", spec, "handler") for spec in subs),
+        ("REP", "publish and give commands", "command_spec", settings.command_spec, "handler"),
+        ("PUB", "read all statistics, with addresses of clients,", "stats_spec", settings.stats_spec, "handler"),
+        ("PUB", "read the statistics of push subscriptions", "stats_spec", config.hub.stats_spec, "hub"),
     ):
         host = host_of_spec(spec)
         if host is None or not others_reach(host):
@@ -57,7 +58,7 @@ def _exposures(config: Config) -> Iterator[str]:
         accepted = "" if kind == "PUB" else ", or control_zmq=open if only publishers reach it"
         yield (
             f"ZeroMQ {kind} on {spec} ({key}): other machines can {what} without a key: write "
-            f"{key}=tcp://127.0.0.1:{port}{accepted}, in [handler]"
+            f"{key}=tcp://127.0.0.1:{port}{accepted}, in [{section}]"
         )
     sections = [("handler", settings.prometheus_port), ("proxy", config.proxy.prometheus_port)]
     if "hub" in config.services:

@@ -305,6 +305,7 @@ class Hub:
     pulls_max: int = key(20000, "pulls", "that are held, of all subscriptions", low=1, high=1_000_000)
     hub_name: str = key("hub", "", "of the hub in tokens of pushes, as issuer, and in CloudEvents")
     stall_timeout: float = key(60.0, "s", "no byte taken of an answer, then its connection is closed", low=1, high=3600)
+    stats_spec: str = key("", "ZeroMQ", "PUB, binds: statistics of push subscriptions; empty: none", kind="spec")
     prometheus_port: str = key("", "[addr:]port", "metrics and health of the hub, or ipc://path", kind="metrics")
 
 

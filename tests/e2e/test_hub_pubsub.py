@@ -71,6 +71,13 @@ class Client:
             await asyncio.sleep(0.05)
         return False
 
+    async def figures(self) -> list[dict[str, Any]]:
+        """Return the figures of all subscriptions."""
+        async with self._session.get(f"{self._url}/push-subscriptions", headers=self._headers) as answer:
+            assert answer.status == 200
+            found: list[dict[str, Any]] = (await answer.json())["subscriptions"]
+            return found
+
     async def publish(self, *texts: str) -> list[str]:
         messages = [{"data": base64.b64encode(text.encode()).decode()} for text in texts]
         ids: list[str] = (await self.call("POST", "topics/tt-1:publish", {"messages": messages}))["messageIds"]
@@ -317,3 +324,24 @@ async def test_a_receiver_consents_first(client: Client) -> None:
         assert (first.text, first.headers["webhook-request-origin"]) == ("a", "hub.example")
         assert await client.state("ACTIVE")
         assert receiver.at("/no") == []
+
+
+async def test_figures(site: HubSite, client: Client) -> None:
+    """Backlog, state and answers are seen by the owner, and on the statistics socket."""
+    async with raw_receiver() as receiver:
+        receiver.way = answer(500)
+        await client.make(pushConfig={"pushEndpoint": receiver.url()})
+        await client.call("PUT", "subscriptions/ss-2", {"topic": client.topic()})
+        await client.publish(*map(str, range(700)))
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found = {each["name"].rpartition("/")[2]: each for each in await client.figures()}
+            if (found["ss-1"]["backlog"], found["ss-2"]["backlog"]) == (700, 700) and found["ss-1"]["answers"]:
+                break
+            assert time.monotonic() < deadline, found
+            await asyncio.sleep(0.1)
+        pushed = found["ss-1"]
+        assert pushed["answers"].keys() == {"remote_server_5xx"}
+        assert (pushed["state"], pushed["topic"], found["ss-2"]["state"]) == ("pushing", "o/tt-1", "pulled")
+        assert pushed["oldest_age"] > 0
+        assert pushed["pause"] > 0

@@ -447,6 +447,13 @@ class Conformance:
         assert at(topic.number, second.times[0] - 1) == first.ids[1]
         assert at(topic.number, second.times[0] + SECOND) == second.ids[0]
 
+    def test_events_above_ids_are_counted(self, stores: Stores, topic: Topic) -> None:
+        ids = published(stores.writer, "t", *"abcde").ids
+        places = [(topic.number, 0), (topic.number, ids[1]), (topic.number, ids[4]), (topic.number + 1, 0)]
+        assert stores.reader.counts_after(places, 100) == [5, 3, 0, 0]
+        assert stores.reader.counts_after(places, 7) == [5, 2, None, None]
+        assert stores.reader.counts_after([], 7) == []
+
     def test_the_last_event_of_a_key(self, stores: Stores, topic: Topic) -> None:
         published(stores.writer, "t", "k=1", "k=2", "j=1", "-j")
         last = stores.reader.last_of(topic.number, "k")

@@ -47,6 +47,7 @@ NO_TEST_FILE = {
     "gripproxy/routing/route.py": "tests/unit/routing/test_grammar.py",
     "gripproxy/routing/table.py": "tests/unit/routing/test_grammar.py",
     "gripproxy/runner/service.py": "tests/unit/runner/test_child_process.py",
+    "griphub/api/push_part.py": "makes objects: tests/e2e/test_hub_pubsub.py",
     "griphub/callbacks/desk_port.py": "protocols: the tests of the desk and of the port fulfil them",
     "gripproxy/__main__.py": "two lines, run by every test that starts gripproxy",
     "gripproxy/delivery/context.py": "a record: the tests of fan-out and filters use it",

@@ -12,9 +12,8 @@ from griphub.api.problem import STATUSES
 from gripproxy.config.keys import SECTIONS
 from tests.support.architecture import ROOT
 
-TEXT = "".join(
-    (ROOT / "docs" / name).read_text() for name in ("hub.md", "mailboxes.md", "p3sub.md", "watch.md", "soft-topics.md")
-)
+PAGES = ("hub.md", "mailboxes.md", "p3sub.md", "push.md", "watch.md", "soft-topics.md")
+TEXT = "".join((ROOT / "docs" / name).read_text() for name in PAGES)
 DOCUMENT = json.loads(OPENAPI)
 
 INTERNAL = ("/follow/{capability}", "/snapshot/{capability}")

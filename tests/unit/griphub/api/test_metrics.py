@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import jwt
+import pytest
 
+from griphub.store.pubsub_subscription import PubsubSubscription
 from tests.support.hub_composed import context_of
 from tests.support.hub_memory import MemoryHub
 from tests.support.soft_api import append, ingest, progress, reset
@@ -111,5 +113,34 @@ def test_soft_topics_are_counted() -> None:
             ('window_resyncs_total{reason="full"}', "0.0"),
         ):
             assert values[f"gripproxy_hub_{name}"] == value, name
+
+    run(case)
+
+
+def test_subscriptions_of_the_push_api_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("griphub.api.metrics.PUSH_SUBSCRIPTIONS_MAX", 2)
+
+    async def case(hub: MemoryHub) -> None:
+        pubsub = context_of(hub).pubsub
+        for number in range(1, 5):
+            settings = {"pushConfig": {"pushEndpoint": "https://example.com/"}}
+            pubsub.table.set(PubsubSubscription(number, "p", f"s{number}", 3, "o", settings, 0))
+            stop = "no key" if number == 4 else ""
+            answers = {"ack": number, "unreachable": 1}
+            pubsub.measured([(number, 10 * number, 1, 5_000_000, 8, 0.5, answers, 0.25, 0, 0, stop)])
+        lines = (await hub.metrics.request("GET", "/metrics")).body.decode().splitlines()
+        values = dict(line.rsplit(" ", 1) for line in lines if "hub_push" in line and not line.startswith("#"))
+        assert values['gripproxy_hub_push_subscriptions{state="active"}'] == "3.0"
+        assert values['gripproxy_hub_push_subscriptions{state="stopped"}'] == "1.0"
+        backlogs = {name: value for name, value in values.items() if "backlog" in name}
+        assert backlogs == {
+            'gripproxy_hub_push_backlog_messages{subscription="p/s4"}': "40.0",
+            'gripproxy_hub_push_backlog_messages{subscription="p/s3"}': "30.0",
+            'gripproxy_hub_push_backlog_messages{subscription=""}': "30.0",
+        }
+        assert values['gripproxy_hub_push_answers_total{class="ack",subscription="p/s4"}'] == "4.0"
+        assert values['gripproxy_hub_push_answers_total{class="unreachable",subscription=""}'] == "2.0"
+        assert values['gripproxy_hub_push_seconds_total{subscription=""}'] == "0.5"
+        assert values['gripproxy_hub_push_window{subscription="p/s3"}'] == "8.0"
 
     run(case)

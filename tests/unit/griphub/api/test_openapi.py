@@ -61,6 +61,7 @@ def test_every_path_of_the_api_is_described() -> None:
         "/topics/{topic}/subscriptions/{subscription}": {"get", "delete"},
         "/topics/{topic}/subscriptions/{subscription}/keys": {"post"},
         "/subscriptions": {"get"},
+        "/push-subscriptions": {"get"},
         "/subscribers": {"get"},
         "/subscribers/{subscriber}": {"delete"},
         "/subscribers/{subscriber}/commands": {"post"},

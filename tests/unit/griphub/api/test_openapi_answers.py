@@ -194,6 +194,11 @@ def test_each_operation_answers_as_described() -> None:
         assert (await ask("get", "/subscriptions", 200, headers=OWNER, query="?limit=1&after=1")).json.keys() == {
             "subscriptions"
         }
+        pushed = {"topic": "projects/p/topics/tt-1"}
+        assert (await hub.request("PUT", "/v1/projects/p/topics/tt-1", {}, OWNER)).status == 200
+        assert (await hub.request("PUT", "/v1/projects/p/subscriptions/ss-1", pushed, OWNER)).status == 200
+        [push] = (await ask("get", "/push-subscriptions", 200, headers=OWNER)).json["subscriptions"]
+        assert (push["name"], push["state"], push["backlog"]) == ("projects/p/subscriptions/ss-1", "pulled", 0)
         one = subscriptions + "/{subscription}"
         await ask("get", one, 200, headers=OWNER, subscription="s")
         await ask("post", one + "/keys", 200, headers=OWNER, subscription="s")

@@ -349,10 +349,11 @@ async def test_the_keys_are_made_when_the_first_subscription_needs_them(tmp_path
 
 async def test_figures_are_those_of_subscriptions_that_are_there(tmp_path: pathlib.Path) -> None:
     async with opened(tmp_path) as house:
-        await house.make()
-        figures: Any = (1, 2, 0, 0, 3, 0.0, {}, 0.0, 0)
+        one = await house.make()
+        figures: Any = (1, 2, 0, 0, 3, 0.0, {}, 0.0, 0, 0, "no key")
         house.feed.measured([figures, (9, *figures[1:])])
-        assert house.feed.figures == {1: figures}
+        assert [*house.feed.figures] == [1]
+        assert house.feed.stop_of(one) == "no key"
 
 
 async def test_held_pulls_are_repeated_when_there_is_a_message(tmp_path: pathlib.Path) -> None:

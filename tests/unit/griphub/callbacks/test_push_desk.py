@@ -499,6 +499,37 @@ def test_damaged_states_are_refused(house: House) -> None:
         house.desk.add((1, TOPIC, "owner", settings(), 10, b"\x80", {}, 0), 0)
 
 
+class TestReports:
+    @pytest.mark.parametrize("acked", [True, False])
+    def test_an_answer_is_reported_also_if_its_request_was(self, house: House, acked: bool) -> None:
+        house.subscribe(pushConfig=PUSH)
+        house.publish()
+        assert house.position == 0
+        house.answer(acked=acked)
+        [state] = house.desk.reports()
+        assert state[2] == (10 if acked else 0)
+
+    def test_a_refused_message_of_a_pull_is_reported(self, house: House) -> None:
+        house.subscribe(deadLetterPolicy=DEAD)
+        house.publish()
+        leased = house.pull()
+        house.store()
+        house.desk.modify(1, leased, 0)
+        assert [each.number for each in house.desk.measured()] == [1]
+
+
+class TestFigures:
+    def test_they_change_with_acknowledgements_whose_state_is_reported_at_once(self, house: House) -> None:
+        house.subscribe()
+        house.publish(2)
+        leased = house.pull()
+        assert [each.number for each in house.desk.measured()] == [1]
+        assert house.desk.measured() == []
+        house.desk.acknowledge(1, leased)
+        [subscription] = house.desk.measured()
+        assert len(subscription.backlog) == 0
+
+
 class TestConsent:
     """Nothing is sent until the receiver consents (scenario 49)."""
 

@@ -145,7 +145,7 @@ def test_a_push_subscription_from_beginning_to_end(house: House) -> None:
     assert used > 0
     [figures] = states[PUSH_FIGURES]
     assert figures[:3] == (1, 1, 0)
-    assert figures[6:] == ({"ack": 1, "remote_server_5xx": 1}, 0.5, 0, "")
+    assert figures[6:] == ({"ack": 1, "remote_server_5xx": 1}, 0.5, 0, 2, "")
     assert house.orders.deadline is not None
     house.time += 1
     house.work()
