@@ -46,11 +46,15 @@ $(STAMPS)/browser: pyproject.toml $(STAMPS)/dev
 	$(PIP) --editable '.[dev,examples,browser]'
 	@touch $@
 
+$(STAMPS)/pubsub: pyproject.toml $(STAMPS)/dev
+	$(PIP) --editable '.[dev,examples,pubsub]'
+	@touch $@
+
 $(STAMPS)/spark: pyproject.toml $(STAMPS)/dev
 	$(PIP) --editable '.[dev,browser,spark,test-spark]'
 	@touch $@
 
-NODE_MODULES := examples/chat_express/node_modules/.stamp tests/clients/node/node_modules/.stamp tests/clients/watcher/node_modules/.stamp
+NODE_MODULES := examples/chat_express/node_modules/.stamp tests/clients/node/node_modules/.stamp examples/pubsub/node/node_modules/.stamp tests/clients/watcher/node_modules/.stamp
 
 $(NODE_MODULES): %/node_modules/.stamp: %/package-lock.json
 	@for tool in node npm; do command -v $$tool >/dev/null || { echo "make: $$tool not found: apt-get install nodejs npm" >&2; exit 1; }; done
@@ -181,7 +185,7 @@ test-browser: $(STAMPS)/browser ## EventSource and WebSockets in a headless brow
 	@command -v chromium >/dev/null || { echo "make test-browser: chromium not found: apt-get install chromium" >&2; exit 1; }
 	$(BIN)/python -m pytest tests/browser $(ARGS)
 
-test-clients: $(STAMPS)/dev $(NODE_MODULES) ## the GRIP client libraries, the watcher for browsers, and receivers of callbacks (apt: nodejs npm golang-go)
+test-clients: $(STAMPS)/pubsub $(NODE_MODULES) ## the GRIP client libraries, those of Pub/Sub, the watcher for browsers, and receivers of callbacks (apt: nodejs npm golang-go)
 	@command -v go >/dev/null || { echo "make test-clients: go not found: apt-get install golang-go" >&2; exit 1; }
 	$(BIN)/python -m pytest tests/clients $(ARGS)
 

@@ -135,26 +135,26 @@ class PubsubRequests:
         self, request: Request, call: Call, name: ResourceName, rights: Rights, *, numbers: bool
     ) -> Answer:
         subscriptions, messages = self._subscriptions, self._messages
-        body = object_of(request.body)
+        body = partial(object_of, request.body)
         match call.method:
             case "CreateSubscription":
-                return await subscriptions.create(name, body, rights, numbers=numbers)
+                return await subscriptions.create(name, body(), rights, numbers=numbers)
             case "UpdateSubscription":
-                return await subscriptions.update(name, body, _mask(request), rights, numbers=numbers)
+                return await subscriptions.update(name, body(), _mask(request), rights, numbers=numbers)
             case "ModifyPushConfig":
-                return await subscriptions.modify_push_config(name, body, rights)
+                return await subscriptions.modify_push_config(name, body(), rights)
             case "DeleteSubscription":
                 return await subscriptions.delete(name, rights)
             case "DetachSubscription":
                 return await subscriptions.detach(name, rights)
             case "Seek":
-                return await subscriptions.seek(name, body, rights)
+                return await subscriptions.seek(name, body(), rights)
             case "Pull":
-                return await messages.pull(request, body, subscriptions.find(name, rights))
+                return await messages.pull(request, body(), subscriptions.find(name, rights))
             case "Acknowledge":
-                return await messages.acknowledge(body, subscriptions.find(name, rights))
+                return await messages.acknowledge(body(), subscriptions.find(name, rights))
             case "ModifyAckDeadline":
-                return await messages.modify_ack_deadline(body, subscriptions.find(name, rights))
+                return await messages.modify_ack_deadline(body(), subscriptions.find(name, rights))
             case _:
                 found = subscriptions.find(name, rights)
                 self._context.pubsub.touch(found)

@@ -39,6 +39,7 @@ from griphub.pubsub.subscription_resource import (
     UPDATE_SUBSCRIPTION,
     check_subscription,
 )
+from griphub.sender.callback import BadCallback, parse_callback
 from griphub.store.pubsub_subscription import PubsubSubscription
 from griphub.store.topic import Topic
 from gripproxy.grip.errors import OperatorError
@@ -141,7 +142,13 @@ class PubsubSubscriptions:
 
     def _checked(self, name: ResourceName, values: Mapping[str, Any]) -> dict[str, Any]:
         settings = check_subscription(name, values, plain=self._context.config.push_http)
-        names = settings["pushConfig"].get("attributes", {}).get(SIGNING_KEYS, "")
+        push = settings["pushConfig"]
+        if endpoint := push.get("pushEndpoint"):
+            try:
+                parse_callback(endpoint, self._context.callback_policy)
+            except BadCallback as error:
+                raise invalid(f"Invalid push endpoint given (endpoint={endpoint[:400]}). {error}.") from error
+        names = push.get("attributes", {}).get(SIGNING_KEYS, "")
         for key in names.split(",") if names else ():
             if key not in self._signing_keys:
                 raise invalid(f"There is no signing key {key!r}: the hub's operator adds it to push_signing_keys.")

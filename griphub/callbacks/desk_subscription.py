@@ -15,7 +15,7 @@ from griphub.pubsub.filter import Matches, parse_filter
 from griphub.pubsub.push_config import HANDSHAKE, RATE, SIGNING_KEYS
 from griphub.pubsub.push_request import PushForm, form_of
 from griphub.sender.address_policy import AddressPolicy
-from griphub.sender.callback import CallbackUrl, parse_callback
+from griphub.sender.callback import BadCallback, CallbackUrl, parse_callback
 from griphub.sender.consent import Consent, ConsentState
 
 __all__ = ["PAGE_EVENTS", "DeskSettings", "DeskSubscription", "EventPage", "EventSource", "Unreadable", "desk_settings"]
@@ -93,6 +93,7 @@ class DeskSettings:
         dead_letter_topic: name of the topic of messages that are given up, as the hub has it; empty for none.
         handshake: name of the sender that the receiver must consent to; empty if it need not.
         rate: requests a minute that it is asked to consent to; None for any number.
+        problem: why its endpoint is none that may be called; empty for no reason.
     """
 
     policy: Policy
@@ -107,6 +108,7 @@ class DeskSettings:
     dead_letter_topic: str = ""
     handshake: str = ""
     rate: int | None = None
+    problem: str = ""
 
     @property
     def endpoint(self) -> tuple[str, str, int | None]:
@@ -123,7 +125,6 @@ def desk_settings(settings: Mapping[str, Any], origin: str) -> DeskSettings:
 
     Raises:
         ApiError: the filter is none.
-        BadCallback: the endpoint is none.
     """
     dead, retry, push = settings.get("deadLetterPolicy"), settings.get("retryPolicy"), settings["pushConfig"]
     endpoint, deadline = push.get("pushEndpoint", ""), float(settings["ackDeadlineSeconds"])
@@ -141,19 +142,26 @@ def desk_settings(settings: Mapping[str, Any], origin: str) -> DeskSettings:
     token = push.get("oidcToken") or {}
     attributes: Mapping[str, str] = push.get("attributes", {})
     keys, rate = attributes.get(SIGNING_KEYS, ""), attributes.get(RATE)
+    url, problem = None, ""
+    try:
+        url = parse_callback(endpoint, _OPEN)
+    except BadCallback as error:
+        # It was allowed by the hub that stored it.
+        problem = str(error)
     return DeskSettings(
         policy,
         deadline,
         matches,
         retention,
         PushForm(form_of(push), settings["name"], settings["topic"], origin, bool(dead)),
-        parse_callback(endpoint, _OPEN),
+        url,
         token.get("serviceAccountEmail", ""),
         token.get("audience") or endpoint,
         tuple(keys.split(",")) if keys else (),
         dead_topic,
         attributes.get(HANDSHAKE, ""),
         None if rate is None else int(rate),
+        problem,
     )
 
 

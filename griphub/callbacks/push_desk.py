@@ -115,7 +115,7 @@ class PushDesk:
         found = desk_settings(settings, self._origin)
         backlog = Backlog(found.policy, Intervals.decode(position, acked), dict(attempts))
         subscription = DeskSubscription(number, generation, topic, owner, found, backlog, self._window_max)
-        subscription.blocked = blocked
+        subscription.blocked = blocked or found.problem
         self._all[number] = subscription
         self._note(subscription)
         if topic:
@@ -134,9 +134,10 @@ class PushDesk:
         subscription = self._all.get(number)
         if subscription is None:
             return
-        subscription.blocked = blocked
+        used = desk_settings(settings, self._origin)
+        subscription.blocked = blocked or used.problem
         self._note(subscription)
-        if subscription.use(desk_settings(settings, self._origin)):
+        if subscription.use(used):
             flow = subscription.flow
             for sent in [*flow.sent.values()]:
                 if self._port.withdraw(subscription, sent):

@@ -36,7 +36,6 @@ from griphub.processes.push_commands import (
 from griphub.pubsub.identity import IdentityKey, IdentityTokens
 from griphub.pubsub.push_config import SIGNING_KEYS
 from griphub.pubsub.status import ApiError
-from griphub.sender.callback import BadCallback
 from griphub.sender.consent import Consent
 from griphub.sender.signature import Signer, SigningKey
 from griphub.store.plain_records import PlainProgress
@@ -180,13 +179,13 @@ class PushOrders:
         for plain in subscriptions:
             try:
                 self._desk.add(plain, newest, self._prepare(_signing_keys(plain[3])))
-            except (ApiError, BadCallback, ValueError, KeyError) as error:
+            except (ApiError, ValueError, KeyError) as error:
                 log.error("subscription of the push API not begun: number=%d reason=%s", plain[0], error)
 
     def _change(self, number: int, settings: Mapping[str, Any]) -> None:
         try:
             self._desk.change(number, settings, self._prepare(_signing_keys(settings)))
-        except (ApiError, BadCallback, ValueError, KeyError) as error:
+        except (ApiError, ValueError, KeyError) as error:
             log.error("subscription of the push API not changed: number=%d reason=%s", number, error)
 
     def _remove(self, numbers: Sequence[int]) -> None:

@@ -345,3 +345,11 @@ async def test_figures(site: HubSite, client: Client) -> None:
         assert (pushed["state"], pushed["topic"], found["ss-2"]["state"]) == ("pushing", "o/tt-1", "pulled")
         assert pushed["oldest_age"] > 0
         assert pushed["pause"] > 0
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9/", "http://10.0.0.1/", "http://[::1]:8000/", "http://a b/"])
+async def test_an_endpoint_that_may_not_be_called_is_refused(client: Client, endpoint: str) -> None:
+    await client.call("PUT", "topics/tt-1", {})
+    given = {"topic": client.topic(), "pushConfig": {"pushEndpoint": endpoint}}
+    refused = await client.call("PUT", "subscriptions/ss-1", given, expect=400)
+    assert refused["error"]["message"].startswith(f"Invalid push endpoint given (endpoint={endpoint}).")

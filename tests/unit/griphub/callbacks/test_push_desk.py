@@ -631,6 +631,19 @@ class TestBlocked:
         house.work()
         assert (found.stop, len(house.pushed)) == ("", 1)
 
+    def test_an_endpoint_that_may_not_be_called_any_more(self, house: House) -> None:
+        stored = settings(pushConfig=PUSH)
+        stored["pushConfig"]["pushEndpoint"] = "https://example.com:9/"
+        house.desk.add((1, TOPIC, "owner", stored, 0, b"", {}, 0), 0)
+        house.publish()
+        found = house.desk.subscription(1)
+        assert found is not None
+        assert "port of the callback '9'" in found.stop
+        assert house.pushed == []
+        house.desk.change(1, settings(pushConfig=PUSH))
+        house.work()
+        assert (found.stop, len(house.pushed)) == ("", 1)
+
 
 class TestUnreadableStore:
     def test_no_message_is_lost(self, house: House) -> None:
