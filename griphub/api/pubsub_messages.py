@@ -118,7 +118,13 @@ class PubsubMessages:
             raise exhausted(f"{error}: pull again when others are answered.") from error
         keeps = False
         try:
-            messages = await feed.pull(subscription, min(most, PULL_MAX))
+            try:
+                messages = await feed.pull(subscription, min(most, PULL_MAX))
+            except StoreBusy:
+                if given.get("returnImmediately"):
+                    raise
+                # Held pulls are repeated when the sender is there.
+                messages = ()
             seconds = round(hold.until - context.now())
             keeps = not messages and seconds > 0 and not given.get("returnImmediately")
         finally:
