@@ -138,7 +138,7 @@ cover: $(STAMPS)/dev ## which lines and branches the unit tests run, and whether
 	$(BIN)/python -m pytest -q $(SPLIT) --cov=gripproxy --cov=handler --cov=griphub --cov-branch --cov-report=json:$(VENV)/coverage.json --cov-report= tests/unit tests/model $(ARGS)
 	$(BIN)/python -m tests.support.coverage_gate $(VENV)/coverage.json
 
-MUTANTS := tests/faults/test_mutants.py tests/faults/test_hostile_mutants.py tests/faults/test_hub_mutants.py tests/faults/test_p3sub_mutants.py tests/faults/test_mailbox_mutants.py tests/faults/test_watch_mutants.py tests/faults/test_cache_mutants.py tests/faults/test_soft_mutants.py
+MUTANTS := tests/faults/test_mutants.py tests/faults/test_hostile_mutants.py tests/faults/test_hub_mutants.py tests/faults/test_p3sub_mutants.py tests/faults/test_mailbox_mutants.py tests/faults/test_watch_mutants.py tests/faults/test_cache_mutants.py tests/faults/test_soft_mutants.py tests/faults/test_push_mutants.py
 
 test-mutants: $(STAMPS)/dev ## whether the fault tests notice each guarantee that is broken on purpose
 	$(BIN)/python -m pytest $(MUTANTS) $(ARGS)
