@@ -38,6 +38,7 @@ SLOW: Final = (
     "tests/e2e/test_hub_client.py",
     "tests/e2e/test_hub_follow.py",
     "tests/e2e/test_hub_lock.py",
+    "tests/e2e/test_hub_push_receivers.py",
     "tests/e2e/test_hub_long.py",
     "tests/e2e/test_hub_outages.py",
     "tests/e2e/test_outages.py",

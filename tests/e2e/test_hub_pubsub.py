@@ -73,10 +73,17 @@ class Client:
 
     async def figures(self) -> list[dict[str, Any]]:
         """Return the figures of all subscriptions."""
-        async with self._session.get(f"{self._url}/push-subscriptions", headers=self._headers) as answer:
-            assert answer.status == 200
-            found: list[dict[str, Any]] = (await answer.json())["subscriptions"]
-            return found
+        found: list[dict[str, Any]] = []
+        after = "0"
+        while True:
+            url = f"{self._url}/push-subscriptions?after={after}"
+            async with self._session.get(url, headers=self._headers) as answer:
+                assert answer.status == 200
+                page = await answer.json()
+            found += page["subscriptions"]
+            if "next" not in page:
+                return found
+            after = page["next"]
 
     async def publish(self, *texts: str) -> list[str]:
         messages = [{"data": base64.b64encode(text.encode()).decode()} for text in texts]

@@ -15,8 +15,10 @@ LONG_AGO = datetime.datetime(2020, 1, 1)
 FAR = datetime.datetime(2099, 1, 1)
 
 
-def make_certificate(folder: pathlib.Path, stem: str, name: str, password: bytes | None = None) -> None:
-    """Write a self-signed certificate for ``name`` and its key to ``stem``.crt and .key."""
+def make_certificate(
+    folder: pathlib.Path, stem: str, name: str, password: bytes | None = None, until: datetime.datetime = FAR
+) -> None:
+    """Write a self-signed certificate for ``name``, valid ``until`` a time, and its key to ``stem``.crt and .key."""
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
@@ -27,7 +29,7 @@ def make_certificate(folder: pathlib.Path, stem: str, name: str, password: bytes
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(LONG_AGO)
-        .not_valid_after(FAR)
+        .not_valid_after(until)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .sign(key, hashes.SHA256())
     )
