@@ -47,6 +47,7 @@ SLOW: Final = (
     "tests/faults/test_hub_cancel_cycles.py",
     "tests/faults/test_hub_owner.py",
     "tests/faults/test_hub_store_crashes.py",
+    "tests/faults/test_push_soak.py",
     "tests/faults/test_runs.py",
     "tests/faults/test_soft_hostile.py",
 )
