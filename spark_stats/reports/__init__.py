@@ -2,9 +2,9 @@
 
 Lives here: the batch job (``report``) and the streaming job (``stream`` with ``position`` and ``minutes``); a module
 for each kind of table (``connections``, ``subscriptions``, ``deliveries``, ``channels``, ``traffic``, ``outcomes``,
-``recoveries``, ``gaps``); the arithmetic that they share (``bucket``, ``level``, ``quantile``, ``intervals``); reading
-(``inventory``, ``events``, ``span``), writing (``files``, ``page``, ``charts``) and Spark itself (``session``,
-``java``, ``local``, ``progress``).
+``recoveries``, ``pushes``, ``gaps``); the arithmetic that they share (``bucket``, ``level``, ``quantile``,
+``intervals``); reading (``inventory``, ``events``, ``span``), writing (``files``, ``page``, ``charts``) and Spark
+itself (``session``, ``java``, ``local``, ``progress``).
 
 May import: ``spark_stats.schema``, ``directory`` and ``errors``, and each other; never the recorder, which may run
 elsewhere.

@@ -322,6 +322,20 @@ def _recoveries(tables: Tables) -> Chart:
     )  # fmt: skip
 
 
+def _pushes(tables: Tables) -> Chart:
+    figure = _figure(tables, "deliveries", "unrecorded")
+    rows = tables.rows("pushes", by="all")
+    for name in ("acks", "nacks"):
+        _add(figure, tables, name, tables.line(rows, name, "unrecorded"))
+    for name, some in tables.groups("pushes", "subscription", "subscription", "backlog_max").items():
+        _add(figure, tables, f"backlog, {name}", tables.line(some, "backlog_max", "unrecorded"))
+    return Chart(
+        "pushes", "Pushes",
+        "Deliveries of the hub's push subscriptions that receivers have acknowledged, or not; and the subscriptions "
+        "with the most messages that wait. Of a hub with stats_spec.", "pushes", figure,
+    )  # fmt: skip
+
+
 def _channels(tables: Tables) -> Chart:
     rows = [row for row in tables.rows("channels", MOST_CHANNELS) if row["deliveries"]][::-1]
     figure = go.Figure()
@@ -349,5 +363,6 @@ _MAKERS: Final[tuple[Callable[[Tables], Chart], ...]] = (
     _bytes,
     _outcomes,
     _recoveries,
+    _pushes,
     _channels,
 )

@@ -24,6 +24,7 @@ from spark_stats.reports import (
     files,
     gaps,
     outcomes,
+    pushes,
     recoveries,
     subscriptions,
     traffic,
@@ -102,19 +103,20 @@ TABLES: Final = (
     "traffic",
     "outcomes",
     "recoveries",
+    "pushes",
     "gaps",
     "coverage",
 )
 """All tables but ``present``, which is made when it is asked for."""
 
-_KEYS: Final = ("instance", "channel", "route", "mode", "transport", "outcome")
+_KEYS: Final = ("instance", "channel", "route", "mode", "transport", "outcome", "subscription")
 """Columns by which tables are sorted, after the bucket."""
 _CHAINS: Final = (
     ("connections", "connection_time", "present"),
     ("subscriptions", "deliveries", "channels"),
     ("traffic",),
     ("outcomes",),
-    ("recoveries",),
+    ("recoveries", "pushes"),
     ("gaps", "coverage"),
 )
 """Tables that are made one after the other, because one needs the result of the one before; the longest first."""
@@ -240,6 +242,7 @@ def _recipes(
         "traffic": lambda: traffic.course(few),
         "outcomes": lambda: outcomes.course(few),
         "recoveries": lambda: recoveries.course(few),
+        "pushes": lambda: pushes.course(few),
         "gaps": lambda: gaps.table(silent(), span),
         "coverage": lambda: gaps.coverage(silent(), span),
         "present": lambda: connections.present(events, spells(), at).orderBy("began_at", "instance", "id"),

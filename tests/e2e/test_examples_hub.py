@@ -72,6 +72,16 @@ def test_what_the_page_about_watching_shows(demo: Example, tmp_path: pathlib.Pat
             shell.wait_for(shown)
 
 
+def test_what_the_page_about_push_subscriptions_shows(demo: Example, tmp_path: pathlib.Path) -> None:
+    """Each command of docs/push.md shows the lines printed below it."""
+    with Shell(tmp_path, {":7999": f":{demo.port}"}) as shell:
+        blocks = transcripts("docs/push.md")
+        assert len(blocks) == 2
+        for command, shown in (step for block in blocks for step in block):
+            shell.type(command)
+            shell.wait_for(shown)
+
+
 def test_what_the_page_about_soft_topics_shows(demo: Example, tmp_path: pathlib.Path) -> None:
     """Each command of docs/soft-topics.md shows the lines printed below it."""
     with Shell(tmp_path, {":7999": f":{demo.port}"}) as shell:

@@ -229,6 +229,24 @@ def test_recoveries(reported: Reported, oracle: Oracle) -> None:
     same(table(reported, "recoveries", "per", "start", "instance", "route", "transport", *figures), calculated)
 
 
+def test_pushes(reported: Reported, oracle: Oracle) -> None:
+    def number(name: str) -> str:
+        value = f"TRY_CAST(json_extract_string(extra, '$.\"{name}\"') AS BIGINT)"
+        return f"CASE WHEN {value} BETWEEN 0 AND {1 << 40} THEN {value} ELSE 0 END"
+
+    nacks = ("deadline-exceeded", "invalid", "remote-server-4xx", "remote-server-5xx", "unreachable")
+    sums = [number("ack"), " + ".join(map(number, nacks))]
+    sums += map(number, ("deadline-exceeded", "unreachable", "latency"))
+    parts = [f"CAST(sum({each}) AS BIGINT)" for each in sums]
+    parts += [f"CAST(max({number(each)}) AS BIGINT)" for each in ("backlog", "oldest")]
+    calculated = oracle.grouped(
+        "SELECT *, channel AS subscription FROM inside WHERE type = 'push' AND channel IS NOT NULL",
+        "moment", ["instance", "subscription"], [[], ["subscription"], ["instance", "subscription"]], ", ".join(parts),
+    )  # fmt: skip
+    figures = ("acks", "nacks", "late", "unreachable", "latency", "backlog_max", "oldest_max")
+    same(table(reported, "pushes", "per", "start", "instance", "subscription", *figures), calculated)
+
+
 def test_gaps(reported: Reported) -> None:
     rows = table(reported, "gaps", "reason", "endpoint", "instance", "began_at", "ended_at", "count")
     sure = [row for row in rows if row[0] in {"no recorder", "disconnected", "missed-events", "overrun"}]
@@ -289,7 +307,7 @@ def test_coverage(reported: Reported, oracle: Oracle) -> None:
 def test_the_report_says_what_it_did(reported: Reported) -> None:
     assert reported.made.span == SPAN
     assert reported.made.rows["gaps"] == len(table(reported, "gaps", "reason"))
-    assert "1/12 looking for what is missing" in reported.shown
+    assert "1/13 looking for what is missing" in reported.shown
     for name in reported.made.rows:
         lines = (reported.into / f"{name}.csv").read_text().count("\n")
         assert lines == reported.made.rows[name] + 1
@@ -304,11 +322,14 @@ def test_days_are_of_utc(reported: Reported) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["connections", "connection_time", "subscriptions", "deliveries", "traffic", "outcomes", "recoveries"]
+    "name",
+    ["connections", "connection_time", "subscriptions", "deliveries", "traffic", "outcomes", "recoveries", "pushes"],
 )
 def test_rows_are_in_order(reported: Reported, name: str) -> None:
     there = pq.read_schema(reported.into / f"{name}.parquet").names
-    keys = [key for key in ("instance", "channel", "route", "mode", "transport", "outcome") if key in there]
+    keys = [
+        key for key in ("instance", "channel", "route", "mode", "transport", "outcome", "subscription") if key in there
+    ]
     found = table(reported, name, "per", "by", "start", *keys)
     # Short names first, then the earlier bucket; what a row is not for stands before what it is for.
     wanted = sorted(

@@ -28,6 +28,7 @@ HEADINGS = (
     "Bytes",
     "What became of deliveries",
     "Recoveries and slow clients",
+    "Pushes",
     "The busiest channels",
 )
 EVIL = "</script><img src=x onerror=alert(1)><b>"

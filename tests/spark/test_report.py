@@ -77,6 +77,8 @@ def strange(root: pathlib.Path) -> Span:
                     json("report", from_="a", route="r", duration=10_000, connections=1),
                     json("delivery", from_="a", written=most, news=most, nested={"a": [1]}),
                     json("recovery", from_="a", transport="ws", gaps=most, recoveries="many"),
+                    json("push", from_="a", channel="p/s", ack=most, backlog="many", oldest=-1),
+                    json("push", from_="a", ack=1),
                     json("unknown", from_="a", count=most),
                     json("../..", from_="a"),
                     json("recorder", from_="a", action="start"),

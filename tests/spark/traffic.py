@@ -202,6 +202,21 @@ class Maker:
             transport=pick(TRANSPORTS, random.integers(0, 3, count)), extra=pa.array(extra, pa.string()),
         )  # fmt: skip
 
+    def pushes(self, count: int) -> None:
+        """Events of the hub about its push subscriptions; some lack figures, or have strange ones."""
+        random = self.random
+        figures = [random.integers(0, most, count) for most in (50, 5, 3, 2, 9000, 100_000, 600_000)]
+        names = ("ack", "remote-server-5xx", "deadline-exceeded", "unreachable", "latency", "backlog", "oldest")
+        extra = [
+            "{" + ",".join([f'"{name}":{value}' for name, value in zip(names, row, strict=True) if value]) + "}"
+            for row in zip(*figures, strict=True)
+        ]
+        extra[0] = '{"ack":"many","backlog":-7,"window":3}'
+        self.add(
+            "push", random.integers(0, self.length, count), random.integers(0, 3, count),
+            channel=self.some_channels(count), extra=pa.array(extra, pa.string()),
+        )  # fmt: skip
+
     def own(self) -> pa.Table:
         """The recorder's events, in the order of time."""
         away = int(self.length * 0.3)
@@ -245,6 +260,7 @@ def make(
     maker.activity(int(events * 0.05))
     maker.reports()
     maker.recoveries(int(events * 0.01) + 10)
+    maker.pushes(int(events * 0.01) + 10)
     total = 0
     numbered = []
     kinds: dict[str, list[pa.Table]] = {}
