@@ -5,7 +5,7 @@
     .venv/bin/python bench/hub.py --folder /srv/x --seconds 10 # on another disk, and longer
     .venv/bin/python bench/hub.py --smoke                      # whether it works: its figures mean nothing
 
-Parts: publish, batch, history, fanout, memory, maintenance, callbacks, mailboxes, watch, snapshot, ingest.
+Parts: publish, batch, history, fanout, memory, maintenance, callbacks, pushes, mailboxes, watch, snapshot, ingest.
 docs/hub-performance.md describes them. Peers are those that the distribution has installed; each runs on free ports, in
 a folder of its own, and is ended.
 """
@@ -32,6 +32,7 @@ from bench.hub_ingest import ingest  # noqa: E402
 from bench.hub_mailboxes import mailboxes  # noqa: E402
 from bench.hub_parts import FULL, SMOKE, STORE_PARTS, Bench, Scale  # noqa: E402
 from bench.hub_peers import PEERS  # noqa: E402
+from bench.hub_pushes import pushes  # noqa: E402
 from bench.hub_snapshots import snapshots  # noqa: E402
 from bench.hub_table import Part, Row  # noqa: E402
 from bench.hub_watch import watch  # noqa: E402
@@ -43,6 +44,7 @@ __all__ = ["PARTS", "arguments", "main", "problems", "scale_of"]
 PARTS = {
     **STORE_PARTS,
     "callbacks": callbacks,
+    "pushes": pushes,
     "mailboxes": mailboxes,
     "watch": watch,
     "snapshot": snapshots,

@@ -21,7 +21,7 @@ from bench.latencies import Latencies
 from bench.ports import free_ports
 from bench.programs import BenchError, Program
 
-__all__ = ["Received", "Receiver", "callbacks"]
+__all__ = ["Owner", "Received", "Receiver", "callbacks", "receiver_of"]
 
 UNCONFIRMED = 90
 """Subscriptions made before the callbacks of the ones before are confirmed: the hub has a bound for each host."""
@@ -100,7 +100,7 @@ class Receiver:
         self._program.close()
 
 
-class _Owner:
+class Owner:
     """Owner of subscriptions, on one connection to the proxy."""
 
     def __init__(self, site: HubProxy) -> None:
@@ -110,7 +110,16 @@ class _Owner:
         self._connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
 
     def post(self, path: str, body: dict[str, Any]) -> None:
-        """Post an object, again while a limit is reached: the hub learns of a confirmation a moment later.
+        """Post an object; see ``send``."""
+        self.send("POST", path, body)
+
+    def send(self, method: str, path: str, body: dict[str, Any]) -> None:
+        """Send an object, again while a limit is reached or the sender is being started.
+
+        Args:
+            method: of the request.
+            path: behind the prefix.
+            body: the object.
 
         Raises:
             BenchError: the hub refuses it.
@@ -118,13 +127,13 @@ class _Owner:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         deadline = time.monotonic() + 10
         while True:
-            self._connection.request("POST", PREFIX + path, json.dumps(body), headers)
+            self._connection.request(method, PREFIX + path, json.dumps(body), headers)
             answer = self._connection.getresponse()
             text = answer.read()
             if 200 <= answer.status <= 299:
                 return
-            if answer.status != 429 or time.monotonic() > deadline:
-                raise BenchError(f"POST {path} was answered with {answer.status}: {text[:300]!r}")
+            if answer.status not in (429, 503) or time.monotonic() > deadline:
+                raise BenchError(f"{method} {path} was answered with {answer.status}: {text[:300]!r}")
             time.sleep(0.1)
 
     def subscribe(self, events: str, urls: Sequence[str], number: int, receiver: Receiver) -> None:
@@ -160,7 +169,7 @@ class _Owner:
 
 
 @contextlib.contextmanager
-def _receiver(bench: Bench, site: HubProxy, number: int, *, tls: bool) -> Iterator[Receiver]:
+def receiver_of(bench: Bench, site: HubProxy, number: int, *, tls: bool) -> Iterator[Receiver]:
     """A receiver on a number of ports."""
     if tls and not site.has_certificate:
         raise BenchError("no certificate without openssl: apt-get install openssl")
@@ -205,8 +214,8 @@ def _replay(bench: Bench, name: str, ports: int, number: int, events: int, *, tl
     """Measure how fast stored events are delivered to new subscriptions."""
     with (
         bench.site() as site,
-        _receiver(bench, site, ports, tls=tls) as receiver,
-        contextlib.closing(_Owner(site)) as owner,
+        receiver_of(bench, site, ports, tls=tls) as receiver,
+        contextlib.closing(Owner(site)) as owner,
     ):
         path = site.topic("replayed")
         site.fill(path, events)
@@ -228,8 +237,8 @@ def _live(bench: Bench, number: int) -> None:
     rate = max(1, scale.callbacks // number)
     with (
         bench.site() as site,
-        _receiver(bench, site, number, tls=False) as receiver,
-        contextlib.closing(_Owner(site)) as owner,
+        receiver_of(bench, site, number, tls=False) as receiver,
+        contextlib.closing(Owner(site)) as owner,
     ):
         path = site.topic("live")
         owner.subscribe(path, receiver.urls, number, receiver)

@@ -44,6 +44,9 @@ class Scale:
         replayed: stored events of each of them.
         callbacks: a second, where they are live.
         long: stored events of one subscription.
+        pushed: messages of one push subscription.
+        pushed_each: messages of each of many.
+        backlog: messages of the longest backlog.
         mailboxes: under a load of messages; there is a row with ten times as many as well.
         messages: a second for all mailboxes.
         keys: that each mailbox follows, where there are many.
@@ -73,6 +76,9 @@ class Scale:
     replayed: int = 300
     callbacks: int = 6000
     long: int = 1_000_000
+    pushed: int = 100_000
+    pushed_each: int = 500
+    backlog: int = 1_000_000
     mailboxes: int = 200
     messages: int = 50_000
     keys: int = 1000
@@ -103,6 +109,9 @@ SMOKE = Scale(
     replayed=20,
     callbacks=200,
     long=1000,
+    pushed=2000,
+    pushed_each=20,
+    backlog=20_000,
     mailboxes=20,
     messages=1000,
     keys=100,

@@ -59,7 +59,7 @@ class HubProxy(GripProxy):
         commands = super().commands(wish)
         config = self.folder / "gripproxy.conf"
         lines = (
-            f"[hub]\nstore={self.store}\nhub_anonymous=all\nhub_sync=full\nhub_key={KEY}\ncallback_allow=127.0.0.0/8\n"
+            f"[hub]\nstore={self.store}\nhub_anonymous=all\nhub_sync=full\nhub_key={KEY}\ncallback_allow=127.0.0.0/8\npush_http=true\n"
             # One owner has all mailboxes and ranges that are measured.
             "mailboxes_per_owner_max=20000\nkeys_per_owner_max=5000000\n"
             "ranges_per_topic_max=20000\nranges_per_owner_max=20000\n"
