@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import orjson
@@ -54,6 +55,15 @@ _NO_STORE: Final = ("Cache-Control", "no-store")
 
 NEWEST: Final = 2**62
 """Id above all events: a place there is the end of the topic."""
+
+
+@contextlib.contextmanager
+def _there(name: ResourceName) -> Iterator[None]:
+    """Refuse a request about a subscription that was deleted meanwhile."""
+    try:
+        yield
+    except LookupError as error:
+        raise missing(name.id) from error
 
 
 def topic_of_name(text: str) -> str:
@@ -120,6 +130,7 @@ class PubsubSubscriptions:
         topic = self._allowed(settings, rights)
         if feed.table.named(name.project, name.id) is not None:
             raise already_exists(name.id)
+        self._check_number(owner_key(rights.owner))
         await self._topics.keep(topic, settings["messageRetentionDuration"] / SECOND, rights)
         now = round(self._context.wall() * 1_000_000)
         draft = PubsubSubscription(
@@ -139,6 +150,16 @@ class PubsubSubscriptions:
         if not isinstance(made, PubsubSubscription):
             raise exhausted(f"The {made} has as many subscriptions as it may have: delete some.")
         return self.answer(made, numbers=numbers)
+
+    def _check_number(self, owner: str) -> None:
+        table, config = self._context.pubsub.table, self._context.config
+        if len(table) >= config.push_subscriptions_max:
+            raise exhausted("The hub has as many subscriptions as it may have (push_subscriptions_max).")
+        if table.count_of(owner) >= config.push_subscriptions_per_owner_max:
+            text = (
+                "The owner has as many subscriptions as one may have (push_subscriptions_per_owner_max): delete some."
+            )
+            raise exhausted(text)
 
     def _checked(self, name: ResourceName, values: Mapping[str, Any]) -> dict[str, Any]:
         settings = check_subscription(name, values, plain=self._context.config.push_http)
@@ -224,10 +245,8 @@ class PubsubSubscriptions:
         if subscription.topic:
             topic = self._allowed(settings, rights)
             await self._topics.keep(topic, settings["messageRetentionDuration"] / SECOND, rights)
-        try:
+        with _there(name):
             return await self._context.pubsub.change(subscription, settings)
-        except LookupError as error:
-            raise missing(name.id) from error
 
     async def delete(self, name: ResourceName, rights: Rights) -> Answer:
         """Answer ``DeleteSubscription``: no request of it begins afterwards.
@@ -261,13 +280,11 @@ class PubsubSubscriptions:
             StoreError: the store cannot do it now.
         """
         subscription = self.find(name, rights)
-        try:
+        with _there(name):
             changed = await self._context.pubsub.change(
                 subscription, {**subscription.settings, "pushConfig": {}, "detached": True}
             )
             await self._context.pubsub.seek(changed, NEWEST, b"")
-        except LookupError as error:
-            raise missing(name.id) from error
         return json_answer({})
 
     async def seek(self, name: ResourceName, body: object, rights: Rights) -> Answer:
@@ -309,10 +326,8 @@ class PubsubSubscriptions:
             # Those that are acknowledged are not kept.
             acked = Intervals.decode(subscription.position, subscription.acked)
             acked.add(0, position)
-        try:
+        with _there(name):
             await self._context.pubsub.seek(subscription, acked.position, acked.encode())
-        except LookupError as error:
-            raise missing(name.id) from error
         return json_answer({})
 
     # --- answers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from griphub.store.pubsub_subscription import PubsubSubscription
@@ -18,6 +19,7 @@ class PubsubTable:
         self._names: dict[tuple[str, str], int] = {}
         self._projects: dict[str, list[str]] = {}
         """Ids of each project, in order."""
+        self._owners: Counter[str] = Counter()
         self._topics: dict[int, dict[int, None]] = {}
         """Numbers of the subscriptions of each topic."""
 
@@ -40,6 +42,14 @@ class PubsubTable:
         """
         number = self._names.get((project, id))
         return None if number is None else self._numbers[number]
+
+    def count_of(self, owner: str) -> int:
+        """Return the number of subscriptions of an owner.
+
+        Args:
+            owner: key of the owner.
+        """
+        return self._owners[owner]
 
     def follows(self, topic: int) -> bool:
         """Return whether a topic has subscriptions; ``topic``: its number."""
@@ -71,6 +81,7 @@ class PubsubTable:
         known = self._numbers.get(number)
         if known is None:
             self._names[name] = number
+            self._owners[subscription.owner] += 1
             insort(self._projects.setdefault(subscription.project, []), subscription.id)
         elif known.topic != subscription.topic:
             self._leave(known)
@@ -90,6 +101,9 @@ class PubsubTable:
         if known is None:
             return None
         del self._names[known.project, known.id]
+        self._owners[known.owner] -= 1
+        if not self._owners[known.owner]:
+            del self._owners[known.owner]
         ids = self._projects[known.project]
         del ids[bisect_left(ids, known.id)]
         if not ids:

@@ -296,6 +296,10 @@ class Hub:
     callbacks_max: int = key(200, "requests", "to callbacks at once", low=1, high=10_000)
     callbacks_per_host_max: int = key(40, "requests", "to callbacks of one host at once", low=1, high=10_000)
     callbacks_per_owner_max: int = key(40, "requests", "to callbacks of one owner at once", low=1, high=10_000)
+    push_subscriptions_max: int = key(20000, "subscriptions", "of the push API, of all owners", low=1, high=1_000_000)
+    push_subscriptions_per_owner_max: int = key(
+        10000, "subscriptions", "of the same, of one owner", low=1, high=1_000_000
+    )
     push_http: bool = key(False, "", "push subscriptions may have endpoints without TLS")
     pushes_max: int = key(4000, "requests", "of push subscriptions at once", low=1, high=100_000)
     pushes_per_host_max: int = key(1000, "requests", "of push subscriptions to one host at once", low=1, high=100_000)

@@ -360,3 +360,19 @@ async def test_an_endpoint_that_may_not_be_called_is_refused(client: Client, end
     given = {"topic": client.topic(), "pushConfig": {"pushEndpoint": endpoint}}
     refused = await client.call("PUT", "subscriptions/ss-1", given, expect=400)
     assert refused["error"]["message"].startswith(f"Invalid push endpoint given (endpoint={endpoint}).")
+
+
+async def test_the_number_of_subscriptions_is_bounded() -> None:
+    settings = {**SETTINGS, "hub.push_subscriptions_max": "3", "hub.push_subscriptions_per_owner_max": "2"}
+    with hub_site(settings) as site:
+        async with aiohttp.ClientSession() as session:
+            one, two = Client(session, site), Client(session, site, "other")
+            for client, count, limit in ((one, 2, "per_owner_max"), (two, 1, "push_subscriptions_max")):
+                await client.call("PUT", "topics/tt-1", {})
+                for number in range(count):
+                    await client.call("PUT", f"subscriptions/ss-{number}", {"topic": client.topic()})
+                refused = await client.call("PUT", "subscriptions/more", {"topic": client.topic()}, expect=429)
+                assert refused["error"]["status"] == "RESOURCE_EXHAUSTED"
+                assert limit in refused["error"]["message"]
+            await one.call("DELETE", "subscriptions/ss-0")
+            await one.call("PUT", "subscriptions/more", {"topic": one.topic()})
