@@ -95,6 +95,7 @@ NO_TEST_FILE = {
     "spark_stats/reports/minutes.py": "its tables: tests/spark/test_stream.py",
     "spark_stats/reports/outcomes.py": "its figures: tests/spark/test_figures.py",
     "spark_stats/reports/quantile.py": "its figures: tests/spark/test_figures.py",
+    "spark_stats/reports/pushes.py": "its figures: tests/spark/test_figures.py",
     "spark_stats/reports/recoveries.py": "its figures: tests/spark/test_figures.py",
     "spark_stats/reports/session.py": "starts Spark: every test in tests/spark runs in one",
     "spark_stats/reports/subscriptions.py": "its figures: tests/spark/test_figures.py",
