@@ -376,3 +376,22 @@ async def test_the_number_of_subscriptions_is_bounded() -> None:
                 assert limit in refused["error"]["message"]
             await one.call("DELETE", "subscriptions/ss-0")
             await one.call("PUT", "subscriptions/more", {"topic": one.topic()})
+
+
+async def test_lists_go_on_behind_the_subscriptions_of_others(client: Client, site: HubSite) -> None:
+    """A page that has fewer than asked for has a token while there may be more."""
+    await client.call("PUT", "topics/tt-1", {})
+    ids = [f"ss-{number:03}" for number in range(7)]
+    for id in ids:
+        await client.call("PUT", f"subscriptions/{id}", {"topic": client.topic()})
+    found, token = [], ""
+    while True:
+        page = await client.call("GET", f"subscriptions?pageSize=3&pageToken={token}")
+        found += [each["name"].rpartition("/")[2] for each in page["subscriptions"]]
+        if "nextPageToken" not in page:
+            break
+        token = page["nextPageToken"]
+    assert found == ids
+    async with aiohttp.ClientSession() as session:
+        assert [each["name"].rpartition("/")[2] for each in await client.figures()] == ids
+        assert await Client(session, site, "stranger").figures() == []
