@@ -52,7 +52,7 @@ SEEK: Final = MessageType("SeekRequest", (Field("time", Kind.TIMESTAMP), Field("
 """Body of a move."""
 
 LOOKED_MAX: Final = 2000
-"""Subscriptions that one request for a list looks at: with those of many others, a page may have fewer than asked for."""
+"""Subscriptions that one request for a list looks at: with those of many others, a page may have fewer than it may."""
 
 _NO_STORE: Final = ("Cache-Control", "no-store")
 
