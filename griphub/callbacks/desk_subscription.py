@@ -18,12 +18,21 @@ from griphub.sender.address_policy import AddressPolicy
 from griphub.sender.callback import BadCallback, CallbackUrl, parse_callback
 from griphub.sender.consent import Consent, ConsentState
 
-__all__ = ["PAGE_EVENTS", "DeskSettings", "DeskSubscription", "EventPage", "EventSource", "Unreadable", "desk_settings"]
+__all__ = [
+    "PAGE_EVENTS",
+    "PUSH_MARGIN",
+    "DeskSettings",
+    "DeskSubscription",
+    "EventPage",
+    "EventSource",
+    "Unreadable",
+    "desk_settings",
+]
 
 PAGE_EVENTS: Final = 500
 """Greatest number of events of one reading of a subscription."""
 
-PUSH_MARGIN: Final = 3600.0
+PUSH_MARGIN: Final = 7 * 86_400.0
 """Seconds by which the lease of a push is longer than its request may take: it may wait for a place before."""
 
 AHEAD_LEAST: Final = 50

@@ -324,7 +324,7 @@ class PushPort:
         headers = request.headers
         self._figures(subscription.number).left_out += request.left_out
         if settings.email and self._tokens is not None:
-            token = self._tokens.token(settings.email, settings.audience, self._wall())
+            token = self._tokens.token(settings.email, settings.audience, settings.form.project, self._wall())
             headers.append(("Authorization", f"Bearer {token}"))
         signer = self._signers.get(",".join(settings.signing_keys)) if settings.signing_keys else None
         if signer is not None:

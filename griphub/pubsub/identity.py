@@ -153,22 +153,26 @@ class IdentityTokens:
     def __init__(self, issuer: str, key: IdentityKey) -> None:
         self._issuer = issuer
         self._kid, self._private = key.kid, _private(key)
-        self._tokens: dict[tuple[str, str], tuple[float, str]] = {}
+        self._tokens: dict[tuple[str, str, str], tuple[float, str]] = {}
 
     def use(self, key: IdentityKey) -> None:
         """Sign with another ``key`` from now on."""
         self._kid, self._private = key.kid, _private(key)
         self._tokens.clear()
 
-    def token(self, email: str, audience: str, now: float) -> str:
+    def token(self, email: str, audience: str, project: str, now: float) -> str:
         """Return a token.
+
+        Any owner may name any account: the claim ``hub_project``, of which the owner has shown to have rights, tells a
+        receiver whose subscription it is.
 
         Args:
             email: of the service account.
             audience: for which it is.
+            project: of the subscription.
             now: time, in seconds since 1970.
         """
-        made, token = self._tokens.get((email, audience), (float("-inf"), ""))
+        made, token = self._tokens.get((email, audience, project), (float("-inf"), ""))
         # A clock that went back makes a new one as well: the old one would be from the future.
         if 0 <= now - made < RENEWAL:
             return token
@@ -179,12 +183,13 @@ class IdentityTokens:
             "sub": email,
             "email": email,
             "email_verified": True,
+            "hub_project": project,
             "iat": int(now),
             "exp": int(now) + LIFETIME,
         }
         token = jwt.encode(claims, self._private, "RS256", {"kid": self._kid})
         if len(self._tokens) >= TOKENS_MAX:
             del self._tokens[next(iter(self._tokens))]
-        self._tokens.pop((email, audience), None)
-        self._tokens[email, audience] = (now, token)
+        self._tokens.pop((email, audience, project), None)
+        self._tokens[email, audience, project] = (now, token)
         return token

@@ -73,6 +73,11 @@ class PushForm:
     origin: str
     attempts: bool
 
+    @property
+    def project(self) -> str:
+        """Project of the subscription."""
+        return self.subscription.split("/")[1]
+
 
 @dataclass(frozen=True, slots=True)
 class PushRequest:

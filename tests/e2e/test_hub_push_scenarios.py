@@ -175,7 +175,7 @@ async def test_37_tokens_are_verified_with_the_served_keys(
         [key] = [each for each in keys.keys if each.key_id == kid]
         claims = jwt.decode(text, key, ["RS256"], audience=audience, issuer="https://hub.example")
         assert (claims["email"], claims["email_verified"], claims["sub"]) == ("a@b.example", True, "a@b.example")
-        assert claims["exp"] - claims["iat"] == 3600
+        assert (claims["exp"] - claims["iat"], claims["hub_project"]) == (3600, client.project)
 
 
 async def test_42_dead_letters_of_dead_letters(client: Client, receiver: RawReceiver) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from griphub.backlog.backlog import AHEAD, AHEAD_ORDERED, Backlog
 from griphub.backlog.intervals import Intervals
-from griphub.callbacks.desk_subscription import PAGE_EVENTS, DeskSettings, DeskSubscription, desk_settings
+from griphub.callbacks.desk_subscription import PAGE_EVENTS, PUSH_MARGIN, DeskSettings, DeskSubscription, desk_settings
 from griphub.callbacks.pushed_event import PushedEvent
 from griphub.pubsub.names import check_resource
 from griphub.pubsub.proto_json import read_message
@@ -116,7 +116,7 @@ class TestChanges:
     def test_another_endpoint_is_noticed(self) -> None:
         one = subscription(pushConfig={"pushEndpoint": "https://e/"})
         assert not one.use(settings(pushConfig={"pushEndpoint": "https://e/"}, ackDeadlineSeconds=60))
-        assert (one.settings.deadline, one.backlog.policy.ack_deadline) == (60, 3660)
+        assert (one.settings.deadline, one.backlog.policy.ack_deadline) == (60, 60 + PUSH_MARGIN)
         assert one.use(settings())
         assert not one.pushes
 

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from griphub.backlog.push_flow import Sent
-from griphub.callbacks.desk_subscription import DeskSubscription, EventPage, Unreadable
+from griphub.callbacks.desk_subscription import PUSH_MARGIN, DeskSubscription, EventPage, Unreadable
 from griphub.callbacks.push_desk import PushDesk
 from griphub.callbacks.pushed_event import EventMemory, PushedEvent
 from griphub.pubsub.names import check_resource
@@ -201,11 +201,11 @@ class TestPush:
         assert house.position == 10
 
     def test_a_request_that_never_ends_is_aborted(self, house: House) -> None:
-        house.subscribe(pushConfig=PUSH, ackDeadlineSeconds=20)
+        house.subscribe(pushConfig=PUSH, ackDeadlineSeconds=20, messageRetentionDuration="2678400s")
         house.publish()
         [(subscription, _, sent)] = house.pushed
         house.pushed = []
-        house.pass_time(3619)
+        house.pass_time(PUSH_MARGIN + 19)
         assert house.aborted == []
         house.pass_time(2)
         assert house.aborted == [10]

@@ -28,7 +28,7 @@ def verified(token: str, jwks: bytes, audience: str = ENDPOINT) -> dict[str, Any
 
 
 def test_a_token_has_the_claims_of_the_documented_example(keys: list[IdentityKey]) -> None:
-    token = IdentityTokens("https://hub.example", keys[0]).token("push@example.com", ENDPOINT, NOW)
+    token = IdentityTokens("https://hub.example", keys[0]).token("push@example.com", ENDPOINT, "p", NOW)
     assert jwt.get_unverified_header(token) == {"alg": "RS256", "kid": keys[0].kid, "typ": "JWT"}
     assert verified(token, KeyRing((keys[0],)).jwks(NOW)) == {
         "iss": "https://hub.example",
@@ -37,6 +37,7 @@ def test_a_token_has_the_claims_of_the_documented_example(keys: list[IdentityKey
         "sub": "push@example.com",
         "email": "push@example.com",
         "email_verified": True,
+        "hub_project": "p",
         "iat": int(NOW),
         "exp": int(NOW) + 3600,
     }
@@ -44,27 +45,28 @@ def test_a_token_has_the_claims_of_the_documented_example(keys: list[IdentityKey
 
 def test_one_token_is_for_one_receiver_and_renewed_before_its_end(keys: list[IdentityKey]) -> None:
     tokens = IdentityTokens("i", keys[0])
-    first = tokens.token("a@b", ENDPOINT, NOW)
-    assert tokens.token("a@b", ENDPOINT, NOW + 2699) == first
-    assert tokens.token("a@b", ENDPOINT + "/", NOW) != first
-    assert tokens.token("c@b", ENDPOINT, NOW) != first
-    renewed = tokens.token("a@b", ENDPOINT, NOW + 2700)
+    first = tokens.token("a@b", ENDPOINT, "p", NOW)
+    assert tokens.token("a@b", ENDPOINT, "p", NOW + 2699) == first
+    assert tokens.token("a@b", ENDPOINT + "/", "p", NOW) != first
+    assert tokens.token("c@b", ENDPOINT, "p", NOW) != first
+    assert tokens.token("a@b", ENDPOINT, "q", NOW) != first
+    renewed = tokens.token("a@b", ENDPOINT, "p", NOW + 2700)
     assert verified(renewed, KeyRing((keys[0],)).jwks(NOW))["exp"] == int(NOW) + 6300
 
 
 def test_a_clock_that_went_back_makes_no_token_of_the_future(keys: list[IdentityKey]) -> None:
     tokens = IdentityTokens("i", keys[0])
-    tokens.token("a@b", ENDPOINT, NOW)
-    earlier = tokens.token("a@b", ENDPOINT, NOW - 5000)
+    tokens.token("a@b", ENDPOINT, "p", NOW)
+    earlier = tokens.token("a@b", ENDPOINT, "p", NOW - 5000)
     assert verified(earlier, KeyRing((keys[0],)).jwks(NOW))["iat"] == int(NOW) - 5000
 
 
 def test_after_a_rotation_earlier_tokens_are_verified_for_two_hours(keys: list[IdentityKey]) -> None:
     tokens, ring = IdentityTokens("i", keys[0]), KeyRing((keys[0],))
-    old = tokens.token("a@b", ENDPOINT, NOW)
+    old = tokens.token("a@b", ENDPOINT, "p", NOW)
     ring = ring.rotated(keys[1], NOW + 10)
     tokens.use(ring.current)
-    new = tokens.token("a@b", ENDPOINT, NOW + 10)
+    new = tokens.token("a@b", ENDPOINT, "p", NOW + 10)
     assert jwt.get_unverified_header(new)["kid"] == keys[1].kid
     for token in (old, new):
         assert verified(token, ring.jwks(NOW + 10 + 7199))
@@ -103,6 +105,6 @@ def test_another_text_is_refused(text: str) -> None:
 def test_the_number_of_tokens_is_bounded(keys: list[IdentityKey], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("griphub.pubsub.identity.TOKENS_MAX", 3)
     tokens = IdentityTokens("i", keys[0])
-    made = [tokens.token("a@b", f"https://{number}/", NOW) for number in range(4)]
-    assert tokens.token("a@b", "https://3/", NOW + 1) == made[3]
-    assert tokens.token("a@b", "https://0/", NOW + 1) != made[0]
+    made = [tokens.token("a@b", f"https://{number}/", "p", NOW) for number in range(4)]
+    assert tokens.token("a@b", "https://3/", "p", NOW + 1) == made[3]
+    assert tokens.token("a@b", "https://0/", "p", NOW + 1) != made[0]
