@@ -379,6 +379,7 @@ class SmallHub:
         application.router.add_get("/hub/topics", self._list)
         application.router.add_get("/hub/subscribers", self._subscribers)
         application.router.add_get("/hub/subscriptions", self._subscriptions)
+        application.router.add_get("/hub/push-subscriptions", self._subscriptions)
         application.router.add_get("/hub/topics/{topic:[^/]+}/subscriptions", self._subscriptions)
         for method in ("GET", "PUT", "DELETE"):
             application.router.add_route(method, "/hub/topics/{topic:[^/]+}", self._settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -155,6 +156,27 @@ class TestSubscriptions:
         assert [json.loads(line) for line in run.ok("subscriptions", "t", "--json").splitlines()] == [
             hub.subscriptions[0]
         ]
+
+    def test_those_of_the_push_api(self, hub: SmallHub, run: Out) -> None:
+        figures = {"backlog": 1200, "oldest_age": 61.4, "leased": 3, "reason": None}
+        hub.subscriptions = [
+            {"name": "projects/p/subscriptions/a", "topic": "p/t", "state": "pushing", "window": 24, "pause": 0.5}
+            | {"answers": {"ack": 7, "unreachable": 2}, "latency": 0.0125, **figures},
+            {"name": "projects/p/subscriptions/b", "topic": None, "state": "pulled", "window": None, "pause": None}
+            | {"answers": {}, "latency": None, **figures},
+            {"name": "projects/p/subscriptions/c", "topic": "p/t", "state": "stopped", "window": 3, "pause": 0.0}
+            | {"answers": {}, "latency": None, **figures, "reason": "no consent \x1b[2J"},
+        ]
+        hub.page = 2
+        shown = run.ok("subscriptions", "--push").splitlines()
+        assert [re.split("  +", line) for line in shown] == [
+            ["SUBSCRIPTION", "TOPIC", "STATE", "BACKLOG", "OLDEST", "LEASED", "WINDOW", "PAUSE", "ANSWERS", "LATENCY"],
+            ["p/a", "p/t", "pushing", "1200", "61 s", "3", "24", "0.5 s", "ack 7, unreachable 2", "12.5 ms"],
+            ["p/b", "-", "pulled", "1200", "61 s", "3", "-", "-", "-", "-"],
+            ["p/c", "p/t", r"stopped (no consent \x1b[2J)", "1200", "61 s", "3", "3", "0.0 s", "-", "-"],
+        ]
+        lines = run.ok("subscriptions", "p/t", "--push", "--json").splitlines()
+        assert [json.loads(line) for line in lines] == [hub.subscriptions[0], hub.subscriptions[2]]
 
 
 class TestPublish:
