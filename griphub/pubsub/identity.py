@@ -163,8 +163,7 @@ class IdentityTokens:
     def token(self, email: str, audience: str, project: str, now: float) -> str:
         """Return a token.
 
-        Any owner may name any account: the claim ``hub_project``, of which the owner has shown to have rights, tells a
-        receiver whose subscription it is.
+        Any owner may name any account. The claim ``hub_project`` is a project that the owner has rights in.
 
         Args:
             email: of the service account.

@@ -33,7 +33,7 @@ def test_a_duration_that_is_not_positive_is_refused(seconds: str) -> None:
 def test_a_smoke_run_measures_no_peer() -> None:
     assert not SMOKE.peers
     store = ["publish", "batch", "history", "fanout", "memory", "maintenance"]
-    assert list(PARTS) == [*store, "callbacks", "mailboxes", "watch", "snapshot", "ingest"]
+    assert list(PARTS) == [*store, "callbacks", "pushes", "mailboxes", "watch", "snapshot", "ingest"]
 
 
 def test_a_row_that_failed_is_a_problem_and_a_peer_that_is_missing_is_none() -> None:
