@@ -75,7 +75,8 @@ def add_hub_commands(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="hub_command", metavar="COMMAND", title="commands of a running hub")
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=text, description=f"{text}.", parents=[common], allow_abbrev=False)
+        # The version of some of them is that of a topic.
+        return commands.add_parser(name, help=text, description=f"{text}.", parents=[common], version_flags=())
 
     _topics_options(command("topics", "list, make, show or delete topics"))
     _publish_options(command("publish", "publish events"))

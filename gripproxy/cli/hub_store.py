@@ -15,34 +15,27 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import IO, Final, NoReturn
+from typing import IO, Final
 
 from griphub.store import maintenance
 from griphub.store.errors import StoreError, StoreProblem
+from gripproxy.cli.parser import CommandParser
 
 __all__ = ["main"]
 
 PROGRESS: Final = 1.0
 """Seconds until the first report of progress, and between two."""
 
-USAGE_ERROR: Final = 2
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE_ERROR, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
-
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = CommandParser(
         prog="gripproxy hub-store",
         description="Maintenance of the hub's store (docs/hub-store.md).",
-        allow_abbrev=False,
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=CommandParser)
 
     def command(name: str, text: str, *files: tuple[str, str]) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        added = commands.add_parser(name, help=text, description=text)
         for file, meaning in files:
             added.add_argument(file, metavar=file.upper(), type=pathlib.Path, help=meaning)
         return added

@@ -11,9 +11,9 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn
+from typing import Final
 
-from gripproxy import __version__
+from gripproxy.cli.parser import USAGE_ERROR, CommandParser
 from gripproxy.config import Config, ConfigError, Overrides, survey_config
 from gripproxy.config.exposure import exposures, shipped_keys
 from gripproxy.process.handover import Handover
@@ -35,17 +35,8 @@ COMMANDS: Final = {
     "hub-store": "check, vacuum, back up, restore, export or import the store of the hub",
 }
 
-USAGE_ERROR: Final = 2
-
 PIPE_CLOSED: Final = 141
 """Exit status when the reader of the output has closed it: that of a program which SIGPIPE ends, as a shell sees it."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """Parser whose errors are one line with the command's help to read; exit status 2."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE_ERROR, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
 def _whole(text: str) -> int:
@@ -84,23 +75,21 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _main_parser() -> argparse.ArgumentParser:
     commands = "\n".join(f"  {name:10}{text}" for name, text in COMMANDS.items())
-    parser = _Parser(
+    parser = CommandParser(
         prog="gripproxy",
+        words_known=COMMANDS,
         usage="gripproxy [options] | gripproxy COMMAND …",
         description="GRIP reverse proxy: adds realtime push to any web backend. Without options it listens on port "
         "7999 and answers with its test handler.",
         epilog=f"commands (each has --help):\n{commands}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     _options(parser)
-    parser.add_argument("--version", action="version", version=f"gripproxy {__version__}")
     return parser
 
 
 def _command_parser(command: str) -> argparse.ArgumentParser:
-    parser = _Parser(prog=f"gripproxy {command}", description=f"gripproxy {command}: {COMMANDS[command]}.")
-    parser.allow_abbrev = False
+    parser = CommandParser(prog=f"gripproxy {command}", description=f"gripproxy {command}: {COMMANDS[command]}.")
     _options(parser)
     if command == "worker":
         parser.add_argument(

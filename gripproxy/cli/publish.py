@@ -13,11 +13,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NoReturn, TextIO
+from typing import Any, Final, TextIO
 
 import orjson
 
-from gripproxy import __version__
+from gripproxy.cli.parser import CommandParser
 from gripproxy.cli.publish_transport import Audience, Batch, HttpSender, PublishError, Sender, ZmqSender, why
 from gripproxy.grip.item import ItemError
 from gripproxy.grip.item_json import parse_json
@@ -40,18 +40,13 @@ LONG: Final = 10.0
 """Seconds until the first progress line, and between two, without a terminal."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = CommandParser(
         prog="gripproxy publish",
+        version_flags=("-V", "--version"),
         description="Publish a message to a channel, or many from a file.",
         epilog="CONTENT of the form @FILE is read from the file, as it is. With --file each line is a JSON item "
         '({"channel": …, "formats": …}); CHANNEL is then used for lines without a channel.',
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("channel", nargs="?", metavar="CHANNEL", help="channel to send to")
@@ -77,7 +72,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--file", metavar="FILE", help="publish the items of a file, one JSON object per line; '-': standard input")
     add("--count", action="store_true", help="say how many subscribers there were (gripproxy's control port only)")
     add("--timeout", metavar="S", default="10", help="seconds to wait for the other side (default 10)")
-    add("-V", "--version", action="version", version=f"gripproxy publish {__version__}")
     return parser
 
 

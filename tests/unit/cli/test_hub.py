@@ -296,7 +296,7 @@ class TestAccess:
 
     def test_an_unknown_command_names_the_known_ones(self, run: Out) -> None:
         error = run.bad("look", status=2)
-        assert all(name in error for name in ("'topics'", "'publish'", "'read'", "'follow'", "'watch'"))
+        assert all(name in error for name in ("topics", "publish", "read", "follow", "watch"))
 
 
 class TestRead:

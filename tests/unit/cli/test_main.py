@@ -257,14 +257,14 @@ class TestOptions:
 class TestRefused:
     def test_unknown_option(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert refused(["--confg=x"], capsys) == (
-            "gripproxy: error: unrecognized arguments: --confg=x (see gripproxy --help)"
+            "gripproxy: error: there is no option '--confg': did you mean '--config'? (see gripproxy --help)"
         )
 
     def test_no_abbreviations(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert "unrecognized arguments: --conf=x" in refused(["--conf=x"], capsys)
+        assert "there is no option '--conf'" in refused(["--conf=x"], capsys)
 
     def test_unknown_command(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert "unrecognized arguments: serve" in refused(["serve"], capsys)
+        assert "there is no command 'serve'" in refused(["serve"], capsys)
 
     def test_id(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert "argument --id: must be a whole number, not 'x'" in refused(["--id", "x"], capsys)
