@@ -39,6 +39,7 @@ SLOW: Final = (
     "tests/e2e/test_hub_follow.py",
     "tests/e2e/test_hub_lock.py",
     "tests/e2e/test_hub_push_receivers.py",
+    "tests/e2e/test_hub_push_scenarios.py",
     "tests/e2e/test_hub_long.py",
     "tests/e2e/test_hub_outages.py",
     "tests/e2e/test_outages.py",
