@@ -101,7 +101,7 @@ class HubServer:
         self.loop = asyncio.get_running_loop()
         self.connections: set[HubConnection] = set()
         self.accounts = BodyAccounts()
-        self.retiring = False
+        self.retiring = self.closed = False
         self.memory = HeadMemory()
         self._listeners: list[tuple[asyncio.Server, AcceptQueue]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -137,7 +137,8 @@ class HubServer:
             connection.retire()
 
     def close(self) -> None:
-        """Stop listening and close all connections."""
+        """Stop listening and close all connections, those too that the loop has accepted already."""
+        self.closed = True
         self.retire()
         if self._timer is not None:
             self._timer.cancel()
@@ -226,8 +227,8 @@ class HubConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         server = self._server
         most = server.limits.connections
-        if len(server.connections) >= (most if self._local else most - most // 4):
-            log.warning("hub: connection closed: limit=%d", most)
+        if server.closed or len(server.connections) >= (most if self._local else most - most // 4):
+            log.warning("hub: connection closed: %s", "the hub ends" if server.closed else f"limit={most}")
             self._transport.abort()
             return
         server.connections.add(self)

@@ -174,6 +174,16 @@ class TestUnreadAnswers:
         assert (pipes[0].ended, pipes[3].ended) == ("", "")
 
 
+class TestEnd:
+    async def test_a_connection_that_the_loop_had_accepted_is_closed_too(self) -> None:
+        house = House()
+        early = house.client()
+        house.server.close()
+        late = house.client()
+        assert (early.ended, late.ended) == ("abort", "abort")
+        assert len(house.server.connections) == 1
+
+
 class TestIdleConnections:
     async def test_a_peer_that_sends_nothing(self) -> None:
         house = House()
