@@ -395,10 +395,10 @@ async def test_a_version_cut_off_in_its_middle_is_given_again_equal(database: Cl
     async with SoftHub() as hub:
         async with followed(database, hub) as (ingester, _):
             await until(lambda: hub.followed, "a follower")
-            hub.faults = [0, *[503] * 1000]
+            hub.cut = True
             database.execute("insert into rows select 'k' || g, 7 * g, 't', 'x', true from generate_series(1, 12000) g")
             await until(lambda: len(hub.window) > 0, "the first lines")
-        hub.faults = []
+        hub.cut = False
         database.execute("update rows set n = 14", "delete from rows where id = 'k7'")
         async with followed(database, hub) as (ingester, source):
             await until(lambda: len(hub.table) == 11_999 and hub.table["k1"]["n"] == 14, "all rows")

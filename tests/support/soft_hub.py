@@ -31,6 +31,7 @@ class SoftHub:
         seen: number of events that it got.
         resyncs: reasons for which it had to read a snapshot.
         faults: statuses that the next requests get, before or (negative) after they are carried out.
+        cut: whether requests behind the first one with events get 503.
     """
 
     def __init__(self, bounds: WindowBounds | None = None) -> None:
@@ -44,6 +45,7 @@ class SoftHub:
         self.requests = 0
         self.resyncs: list[str] = []
         self.faults: list[int] = []
+        self.cut = False
         self._runner: web.AppRunner | None = None
 
     def _epoch(self) -> str:
@@ -99,6 +101,8 @@ class SoftHub:
         self.requests += 1
         body = await request.read()
         fault = self.faults.pop(0) if self.faults else 0
+        if self.cut and len(self.window):
+            fault = 503
         if fault > 0:
             return problem(fault, "a fault on request")
         parser = LineParser()
