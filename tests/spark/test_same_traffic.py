@@ -194,6 +194,10 @@ def in_order(rows: Iterable[dict[str, Any]]) -> list[str]:
 @pytest.mark.parametrize("name", [*TABLES, "present"])
 def test_the_same_report(told: Told, name: str) -> None:
     different = DIFFERENT.get(name, {})
+    if name == "pushes":
+        # Of a hub, which neither has here.
+        assert [rows_of(told, proxy, name, ()) for proxy in PROXIES] == [[], []]
+        return
     theirs, ours = (rows_of(told, proxy, name, different) for proxy in PROXIES)
     if OWN in different.values():
         assert ours
