@@ -25,6 +25,7 @@ from griphub.api.publish_plan import PublishPlan
 from griphub.api.publishing import Publishing, answer_of, store_failure
 from griphub.api.pubsub_requests import PubsubRequests
 from griphub.api.pubsub_status import error_answer, is_call, status_answer
+from griphub.api.push_identity import EMPTY_SET
 from griphub.api.query import PublishQuery, idempotency_key, if_match, nothing_else, publish_query
 from griphub.api.reading import Reading
 from griphub.api.refusals import RefusalPace
@@ -43,7 +44,7 @@ from griphub.store.event import Draft
 from griphub.store.publication import Publication
 from griphub.store.topic import TopicSettings
 from griphub.topics.names import check_key, check_topic_name
-from gripproxy.grip.errors import ClientError, OperatorError
+from gripproxy.grip.errors import ClientError
 from gripproxy.grip.signature import Key, verify
 from gripproxy.process.log import ERROR, log
 
@@ -264,27 +265,25 @@ class HubApplication:
                 return self._subscriptions.list_own(request, self._owner_of_subscriptions(request))
             case ("push-subscriptions",):
                 self._method(request, b"GET")
-                reply(self._pubsub.overview(request, self._rights(request)))
+                reply(self._pubsub.subscriptions.overview(request, self._rights(request)))
                 return None
             case ("v1", *_):
                 return self._pubsub.begin(request, partial(self._rights, request), reply)
             case (".well-known", "jwks.json"):
                 self._method(request, b"GET")
-                return self._jwks()
+                reply(self._jwks())
+                return None
             case ("openapi.json",):
                 self._method(request, b"GET")
                 reply(Answer(200, OPENAPI, "application/json"))
                 return None
         raise Problem(404, "not-found", "there is no such path: see /openapi.json")
 
-    async def _jwks(self) -> Answer:
-        try:
-            keys = await self._context.pubsub.identity.jwks()
-        except OperatorError as error:
-            log.error("hub: keys of push tokens not served: reason=%s", error)
-            text = "the keys of the hub's identity cannot be used: its log has the reason"
-            raise Problem(503, "unavailable", text, headers=[("Retry-After", "1")]) from error
-        return Answer(200, keys, "application/jwk-set+json", [("Cache-Control", "public, max-age=300")])
+    def _jwks(self) -> Answer:
+        keys = self._context.pubsub.identity.jwks()
+        # Receivers ask again for a key that they do not know; for the first one too.
+        caching = "no-store" if keys == EMPTY_SET else "public, max-age=300"
+        return Answer(200, keys, "application/jwk-set+json", [("Cache-Control", caching)])
 
     def _link(self, request: Request, text: str) -> Coroutine[Any, Any, Answer]:
         linked = self._soft.linked(text)

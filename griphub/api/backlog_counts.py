@@ -1,4 +1,4 @@
-"""Counts of unread events of subscriptions of the push API, made a few at a time for their figures."""
+"""Counts of unread events of subscriptions of the push API, made a slice at a time for their figures."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Final
 from griphub.api.pubsub_figures import PubsubFigures
 from griphub.processes.readers import ReaderPool
 from griphub.store.errors import StoreError
+from griphub.store.pubsub_subscription import PubsubSubscription
 from griphub.topics.pubsub_table import PubsubTable
 from gripproxy.process.log import log
 
-__all__ = ["COUNTED_MAX", "BacklogCounts"]
+__all__ = ["COUNTED_MAX", "SLICE", "BacklogCounts"]
 
-PART: Final = 100
-"""Subscriptions that are counted by one call."""
+SLICE: Final = 100_000
+"""Greatest number of events that one call counts: some milliseconds of a reader."""
 
 COUNTED_MAX: Final = 1_000_000
-"""Greatest number of events that one call counts: some hundredths of a second of a reader."""
+"""Greatest number of events that are counted for a subscription."""
 
 INTERVAL: Final = 2.0
 """Seconds between two rounds."""
@@ -61,25 +62,18 @@ class BacklogCounts:
         Raises:
             StoreError: the store cannot be read now.
         """
-        numbers = [*self._figures]
-        while numbers:
-            part, numbers = numbers[:PART], numbers[PART:]
-            places, some = [], []
-            for number in part:
-                figures, subscription = self._figures.of(number), self._table.numbered(number)
-                if figures is None or subscription is None:
-                    continue
-                after = max(figures.read, subscription.position)
-                if after >= self._newest() or not subscription.topic:
-                    figures.unread = 0
-                else:
-                    some.append(number)
-                    places.append((subscription.topic, after))
-            if some:
-                began = time.monotonic()
-                counts = await self._readers.counts_after(places, COUNTED_MAX)
-                self._figures.counted(some, counts)
-                if None in counts[1:]:
-                    # The others have their turn; the first one is always counted, if only in part.
-                    numbers = [each for each, count in zip(some, counts, strict=True) if count is None] + numbers
-                await asyncio.sleep(SHARE * (time.monotonic() - began))
+        for number in [*self._figures]:
+            figures, subscription = self._figures.of(number), self._table.numbered(number)
+            if figures is not None and subscription is not None:
+                figures.unread = await self._count(subscription, max(figures.read, subscription.position))
+
+    async def _count(self, subscription: PubsubSubscription, after: int) -> int:
+        total = 0
+        while subscription.topic and after < self._newest() and total < COUNTED_MAX:
+            began = time.monotonic()
+            count, after = await self._readers.count_after(subscription.topic, after, SLICE)
+            total += count
+            await asyncio.sleep(SHARE * (time.monotonic() - began))
+            if count < SLICE:
+                break
+        return total

@@ -447,10 +447,7 @@ def _link_paths() -> Schema:
                 "operationId": "readKeys",
                 "summary": "Read the public keys of the tokens that push requests have (a JWK set, RFC 7517)",
                 "security": [{}],
-                "responses": {
-                    "200": _answer("JWK set.", {"application/jwk-set+json": {"schema": {"type": "object"}}}),
-                    "503": {"$ref": "#/components/responses/unavailable"},
-                },
+                "responses": {"200": _answer("JWK set.", {"application/jwk-set+json": {"schema": {"type": "object"}}})},
             }
         },
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -80,7 +80,8 @@ class SubscriptionFigures:
         self.window += other.window
         self.pause = max(self.pause, other.pause)
         self.oldest = min(filter(None, (self.oldest, other.oldest)), default=0)
-        self.answers += other.answers
+        for name, count in other.answers.items():
+            self.answers[name] += count
         self.latency += other.latency
         self.left_out += other.left_out
 
@@ -158,18 +159,6 @@ class PubsubFigures:
     def forget(self, number: int) -> None:
         """Forget a subscription that is not there any more; ``number``: of the subscription."""
         self._all.pop(number, None)
-
-    def counted(self, numbers: Iterable[int], unread: Iterable[int | None]) -> None:
-        """Take numbers of unread events.
-
-        Args:
-            numbers: of subscriptions.
-            unread: for each its number of events; None if it was not counted.
-        """
-        for number, count in zip(numbers, unread, strict=True):
-            figures = self._all.get(number)
-            if figures is not None and count is not None:
-                figures.unread = count
 
 
 def figures_document(

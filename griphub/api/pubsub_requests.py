@@ -39,6 +39,9 @@ class PubsubRequests:
         topics: requests about topics.
         subscriptions: requests about subscriptions.
         messages: requests about messages.
+
+    Attributes:
+        subscriptions: that of the arguments.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class PubsubRequests:
     ) -> None:
         self._context = context
         self._topics = topics
-        self._subscriptions = subscriptions
+        self.subscriptions: Final = subscriptions
         self._messages = messages
 
     def begin(self, request: Request, rights: Callable[[], Rights], reply: Reply) -> Coroutine[Any, Any, Answer] | None:
@@ -75,21 +78,6 @@ class PubsubRequests:
         work = partial(self._work, request, call, found, numbers=numbers)
         return self._change(found, work) if call.method in _CHANGES else work()
 
-    def overview(self, request: Request, rights: Rights) -> Answer:
-        """Answer ``GET /push-subscriptions``; see ``PubsubSubscriptions.overview``.
-
-        Args:
-            request: the request.
-            rights: of the caller.
-
-        Returns:
-            The answer.
-
-        Raises:
-            Problem: the request is refused.
-        """
-        return self._subscriptions.overview(request, rights)
-
     async def _publish_large(self, request: Request, topic: str, rights: Rights) -> Answer:
         drafts = await self._context.bodies.messages(request, owner_key(rights.owner))
         return await answer_of(lambda reply: self._messages.publish(topic, drafts, rights, reply))
@@ -108,7 +96,7 @@ class PubsubRequests:
             paging = paging_of(request.target.query)
             if call.method == "ListTopics":
                 return await self._topics.list(call.project, paging, rights, owner_key(rights.owner))
-            return self._subscriptions.list(call.project, paging, rights, numbers=numbers)
+            return self.subscriptions.list(call.project, paging, rights, numbers=numbers)
         if call.name.collection == "topics":
             return await self._topic(request, call, call.name, rights)
         return await self._subscription(request, call, call.name, rights, numbers=numbers)
@@ -121,7 +109,7 @@ class PubsubRequests:
                 return topics.answer(topics.find(name))
             case "ListTopicSubscriptions":
                 self._sees(rights, name)
-                return self._subscriptions.list_of_topic(topics.find(name), paging_of(request.target.query), rights)
+                return self.subscriptions.list_of_topic(topics.find(name), paging_of(request.target.query), rights)
         self._may(rights, "admin", name)
         match call.method:
             case "CreateTopic":
@@ -134,7 +122,7 @@ class PubsubRequests:
     async def _subscription(
         self, request: Request, call: Call, name: ResourceName, rights: Rights, *, numbers: bool
     ) -> Answer:
-        subscriptions, messages = self._subscriptions, self._messages
+        subscriptions, messages = self.subscriptions, self._messages
         body = partial(object_of, request.body)
         match call.method:
             case "CreateSubscription":

@@ -11,13 +11,16 @@ from griphub.processes.push_commands import PlainIdentity
 from gripproxy.grip.errors import OperatorError
 from gripproxy.process.log import log
 
-__all__ = ["PushIdentity"]
+__all__ = ["EMPTY_SET", "PushIdentity"]
 
 REPETITION: Final = 3600.0
 """Seconds after which another key is tried again that could not be written."""
 
 SET_TIME: Final = 60.0
 """Seconds for which the JWK set is kept; making it reads each key."""
+
+EMPTY_SET: Final = b'{"keys":[]}'
+"""JWK set without keys."""
 
 
 class PushIdentity:
@@ -66,13 +69,13 @@ class PushIdentity:
         key = self._keys.current
         return self._issuer, key.kid, key.pem, self._signing
 
-    async def jwks(self) -> bytes:
-        """Return the public parts of the keys of tokens as a JWK set (RFC 7517).
+    def jwks(self) -> bytes:
+        """Return the public parts of the keys of tokens as a JWK set (RFC 7517), an empty one while there are none.
 
-        Raises:
-            OperatorError: the keys cannot be read or written.
+        A stranger's request reads no file: keys are opened by the first subscription.
         """
-        await self.open()
+        if not self._opened:
+            return EMPTY_SET
         now = self._now()
         if self._set is None or now - self._set[0] >= SET_TIME:
             self._set = (now, self._keys.jwks())

@@ -155,4 +155,5 @@ class PushPart:
 async def _report(stats: PushStats, interval: float) -> None:
     while True:
         await asyncio.sleep(interval)
-        stats.report()
+        for _ in stats.report():
+            await asyncio.sleep(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from griphub.api.pubsub_figures import PubsubFigures, SubscriptionFigures
@@ -13,6 +13,9 @@ __all__ = ["KIND", "PushStats"]
 
 KIND: Final = "push"
 """Type of the events."""
+
+SLICE: Final = 100
+"""Subscriptions of one turn."""
 
 Send = Callable[[str, Mapping[str, Any]], None]
 """Sends an event: its type and its fields."""
@@ -40,10 +43,16 @@ class PushStats:
         self._sent: dict[int, tuple[Counter[str], float]] = {}
         """Answers and latency of each subscription as of its last event."""
 
-    def report(self) -> None:
-        """Send an event for each subscription with messages, or with answers since the last one."""
+    def report(self) -> Iterator[None]:
+        """Send an event for each subscription with messages, or with answers since the last one.
+
+        Yields:
+            Nothing, behind every ``SLICE`` subscriptions: others have their turn.
+        """
         sent, now = {}, self._wall()
-        for subscription in self._table:
+        for number, subscription in enumerate([*self._table], 1):
+            if number % SLICE == 0:
+                yield
             figures = self._figures.of(subscription.number)
             if figures is None:
                 continue

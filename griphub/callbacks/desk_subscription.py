@@ -155,7 +155,7 @@ def desk_settings(settings: Mapping[str, Any], origin: str) -> DeskSettings:
     try:
         url = parse_callback(endpoint, _OPEN)
     except BadCallback as error:
-        # It was allowed by the hub that stored it.
+        # A hub of before has allowed it.
         problem = str(error)
     return DeskSettings(
         policy,

@@ -321,6 +321,8 @@ class PushDesk:
             subscription: whose message it was.
             sent: the delivery.
         """
+        if subscription.number not in self._all:
+            return
         subscription.flow.sent.pop((sent.id, sent.lease), None)
         subscription.backlog.ack(sent.id, sent.lease)
         self._note(subscription)

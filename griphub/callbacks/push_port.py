@@ -262,7 +262,7 @@ class PushPort:
         subscription = pending.subscription
         url = subscription.settings.url
         if url is None:
-            # It is one to pull from since then. Messages were withdrawn; a question has no receiver any more.
+            # The subscription has no receiver any more; its messages were withdrawn, and its question ends here.
             self._pending.pop(pending.key, None)
         else:
             pending.shares.add(pending, subscription.owner, url.host)
@@ -308,7 +308,7 @@ class PushPort:
             return
         done = partial(self._replied, pending, consent)
         pending.request = self._send(
-            *(url, pending.subscription.owner, consent.ask(), b"", ANSWER_MAX, done),
+            *(url, pending.subscription.owner, consent.question, b"", ANSWER_MAX, done),
             deadline=QUESTION_TIME,
             content_type=None,
             method="OPTIONS",

@@ -128,7 +128,7 @@ def _methods(rows: RowReader, renderer: PageRenderer) -> dict[str, tuple[int, Ca
     """Return the methods by name, each with the kind of its answer."""
     plain = (
         *(rows.state, rows.topic, rows.topics, rows.page, rows.events_after, rows.event_at, rows.id_at),
-        rows.counts_after,
+        rows.count_after,
         *(rows.last_of, rows.last_in, rows.snapshot, rows.subscriptions, rows.pubsub),
     )
     methods: dict[str, tuple[int, Callable[..., Any]]] = {method.__name__: (ANSWER, method) for method in plain}

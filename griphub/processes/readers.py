@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -368,18 +368,17 @@ class ReaderPool:
         """
         return int(await self.call("id_at", number, time, owner=owner))
 
-    async def counts_after(
-        self, places: Sequence[tuple[int, int]], most: int, *, owner: str = ""
-    ) -> Sequence[int | None]:
-        """Return numbers of events of topics above ids, in the order of the places; raises as ``call``.
+    async def count_after(self, number: int, after: int, most: int, *, owner: str = "") -> tuple[int, int]:
+        """Return the number of events of a topic above an id, and the id of the last one counted; raises as ``call``.
 
         Args:
-            places: numbers of topics, and ids.
-            most: greatest sum; a number that would exceed it is cut, those behind it are None.
+            number: of the topic.
+            after: id below the first event.
+            most: greatest number.
             owner: owner whose call it is.
         """
-        found: Sequence[int | None] = await self.call("counts_after", list(places), most, owner=owner)
-        return found
+        count, last = await self.call("count_after", number, after, most, owner=owner)
+        return count, last
 
     async def last_of(self, number: int, key: str, *, owner: str = "") -> Event | None:
         """Return the last event of a key, a deletion too, or None; raises as ``call``.

@@ -78,9 +78,13 @@ class Consent:
         """Return whether the receiver is to be asked; ``now``: time in seconds."""
         return self.state in (ConsentState.WANTED, ConsentState.REFUSED) and now >= self._at
 
-    def ask(self) -> list[tuple[str, str]]:
-        """Begin a question; return the headers of its request."""
+    def ask(self) -> None:
+        """Begin a question."""
         self.state = ConsentState.ASKED
+
+    @property
+    def question(self) -> list[tuple[str, str]]:
+        """Headers of the request that asks."""
         rate = [] if self._asked_rate is None else [(RATE, str(self._asked_rate))]
         return [*self.headers, *rate]
 

@@ -464,12 +464,13 @@ class StoreReader(Protocol):
             time: in microseconds since 1970.
         """
 
-    def counts_after(self, places: Sequence[tuple[int, int]], most: int) -> list[int | None]:
-        """Return numbers of events of topics above ids, in the order of the places.
+    def count_after(self, number: int, after: int, most: int) -> tuple[int, int]:
+        """Return the number of events of a topic above an id, and the id of the last one that was counted.
 
         Args:
-            places: numbers of topics, and ids.
-            most: greatest sum; a number that would exceed it is cut, those behind it are None.
+            number: of the topic.
+            after: id below the first event, which is returned if there is none.
+            most: greatest number.
         """
 
     def last_of(self, number: int, key: str) -> Event | None:

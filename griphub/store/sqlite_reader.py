@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pathlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from typing import Final
@@ -293,24 +293,19 @@ class RowReader:
             (found,) = fetch("select max(id) from event where t = ? and id <= ?", (number, row[0])).fetchone()
         return found or 0
 
-    def counts_after(self, places: Sequence[tuple[int, int]], most: int) -> list[int | None]:
-        """Return numbers of events; see ``StoreReader.counts_after``.
+    def count_after(self, number: int, after: int, most: int) -> tuple[int, int]:
+        """Return a number of events, and the id of the last; see ``StoreReader.count_after``.
 
         Args:
-            places: numbers of topics, and ids.
-            most: greatest sum.
+            number: of the topic.
+            after: id below the first event.
+            most: greatest number.
         """
-        found: list[int | None] = []
-        left = most
-        for number, after in places:
-            count = None
-            if left > 0:
-                (count,) = self._connection.execute(
-                    "select count(*) from (select 1 from event where t = ? and id > ? limit ?)", (number, after, left)
-                ).fetchone()
-                left -= count
-            found.append(count)
-        return found
+        count, last = self._connection.execute(
+            "select count(*), max(id) from (select id from event where t = ? and id > ? order by id limit ?)",
+            (number, after, most),
+        ).fetchone()
+        return count, last or after
 
     def last_of(self, number: int, key: str) -> Row | None:
         """Return the last event of a key; see ``StoreReader.last_of``.
@@ -494,9 +489,9 @@ class SqliteReader:
         """Return the id of the last event of a topic that is not later than a time; see ``StoreReader.id_at``."""
         return self._rows.id_at(number, time)
 
-    def counts_after(self, places: Sequence[tuple[int, int]], most: int) -> list[int | None]:
-        """Return numbers of events of topics above ids; see ``StoreReader.counts_after``."""
-        return self._rows.counts_after(places, most)
+    def count_after(self, number: int, after: int, most: int) -> tuple[int, int]:
+        """Return a number of events of a topic above an id; see ``StoreReader.count_after``."""
+        return self._rows.count_after(number, after, most)
 
     def last_of(self, number: int, key: str) -> Event | None:
         """Return the last event of a key; see ``StoreReader.last_of``."""

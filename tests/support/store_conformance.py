@@ -449,10 +449,12 @@ class Conformance:
 
     def test_events_above_ids_are_counted(self, stores: Stores, topic: Topic) -> None:
         ids = published(stores.writer, "t", *"abcde").ids
-        places = [(topic.number, 0), (topic.number, ids[1]), (topic.number, ids[4]), (topic.number + 1, 0)]
-        assert stores.reader.counts_after(places, 100) == [5, 3, 0, 0]
-        assert stores.reader.counts_after(places, 7) == [5, 2, None, None]
-        assert stores.reader.counts_after([], 7) == []
+        count = stores.reader.count_after
+        assert count(topic.number, 0, 100) == (5, ids[4])
+        assert count(topic.number, ids[1], 100) == (3, ids[4])
+        assert count(topic.number, ids[1], 2) == (2, ids[3])
+        assert count(topic.number, ids[4], 100) == (0, ids[4])
+        assert count(topic.number + 1, 0, 100) == (0, 0)
 
     def test_the_last_event_of_a_key(self, stores: Stores, topic: Topic) -> None:
         published(stores.writer, "t", "k=1", "k=2", "j=1", "-j")

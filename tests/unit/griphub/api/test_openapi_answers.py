@@ -198,6 +198,7 @@ def test_each_operation_answers_as_described() -> None:
         assert (await hub.request("PUT", "/v1/projects/p/topics/tt-1", {}, OWNER)).status == 200
         assert (await hub.request("PUT", "/v1/projects/p/subscriptions/ss-1", pushed, OWNER)).status == 200
         [push] = (await ask("get", "/push-subscriptions", 200, headers=OWNER)).json["subscriptions"]
+        assert (await ask("get", "/.well-known/jwks.json", 200)).json["keys"][0]["alg"] == "RS256"
         assert (push["name"], push["state"], push["backlog"]) == ("projects/p/subscriptions/ss-1", "pulled", 0)
         one = subscriptions + "/{subscription}"
         await ask("get", one, 200, headers=OWNER, subscription="s")
@@ -213,7 +214,6 @@ def test_each_operation_answers_as_described() -> None:
         assert reply.json["ended"] == [{"topic": "t"}]
         await ask("get", "/subscribers", 200)
         await ask("delete", mailbox, 204, subscriber="s")
-        assert (await ask("get", "/.well-known/jwks.json", 200)).json["keys"][0]["alg"] == "RS256"
         description = await ask("get", "/openapi.json", 200)
         assert description.json == json.loads(json.dumps(DOCUMENT))
 

@@ -31,7 +31,8 @@ class House:
 
     def report(self) -> list[dict[str, Any]]:
         self.sent = []
-        self.stats.report()
+        for _ in self.stats.report():
+            pass
         return self.sent
 
 
@@ -43,6 +44,18 @@ def test_an_event_has_what_happened_since_the_last() -> None:
     house.measure(1, 3, {"ack": 5, "remote_server_5xx": 1}, 1.0)
     assert house.report() == [{**event, "latency": 250, "ack": 3}]
     assert house.report() == [{**event, "latency": 0}]
+
+
+def test_others_have_their_turn_behind_a_hundred() -> None:
+    house = House()
+    for number in range(3, 251):
+        house.table.set(PubsubSubscription(number, "p", f"s{number}", 3, "o", {"pushConfig": {}}, 0))
+        house.measure(number, 1, {}, 0.0)
+    turns = house.stats.report()
+    next(turns)
+    assert len(house.sent) < 100
+    assert len(list(turns)) == 1
+    assert len(house.sent) == 248
 
 
 def test_a_subscription_without_messages_and_answers_has_none() -> None:

@@ -20,9 +20,9 @@ def asked(rate: int | None = None) -> Consent:
 
 def test_questions() -> None:
     consent = Consent("hub.example", None)
-    assert consent.ask() == [("WebHook-Request-Origin", "hub.example")]
+    assert consent.question == [("WebHook-Request-Origin", "hub.example")]
     consent = Consent("hub.example", 120)
-    assert consent.ask() == [("WebHook-Request-Origin", "hub.example"), ("WebHook-Request-Rate", "120")]
+    assert consent.question == [("WebHook-Request-Origin", "hub.example"), ("WebHook-Request-Rate", "120")]
     assert consent.headers == [("WebHook-Request-Origin", "hub.example")]
 
 
