@@ -26,6 +26,7 @@ from google.pubsub_v1 import types
 
 from tests.faults.hub_owner_tokens import KEY, token
 from tests.support.hub import HubSite, hub_site
+from tests.support.hub_restarts import restarts
 from tests.support.service import ROOT
 
 SETTINGS = {
@@ -87,29 +88,6 @@ def site() -> Iterator[HubSite]:
 @pytest.fixture
 def clients(site: HubSite) -> Clients:
     return Clients(site)
-
-
-@contextlib.contextmanager
-def restarts(site: HubSite, pause: float = 2.0) -> Iterator[Callable[[], int]]:
-    """Kill the hub again and again, some time after each start; the function returns how often."""
-    over, kills = threading.Event(), [0]
-
-    def kill() -> None:
-        while not over.wait(pause):
-            starts = site.log.count("hub ready")
-            site.kill("hub")
-            kills[0] += 1
-            deadline = time.monotonic() + PATIENCE
-            while site.log.count("hub ready") == starts and time.monotonic() < deadline:
-                time.sleep(0.05)
-
-    thread = threading.Thread(target=kill)
-    thread.start()
-    try:
-        yield lambda: kills[0]
-    finally:
-        over.set()
-        thread.join()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -171,7 +171,7 @@ def deletions_leave_requests(patch: Patch) -> None:
     patch.setattr(PushDesk, "_abort", lambda self, subscription: None)
 
 
-def nobody_is_asked(patch: Patch) -> None:
+def questions_are_skipped(patch: Patch) -> None:
     """Messages are sent before the receiver consents."""
     room = Consent.room
 
@@ -238,7 +238,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Mutant(dead_letters_go_on, "dead_letters", "dead_letters_are_one"),
         Mutant(filters_pass_everything, "everything", "filters_hold"),
         Mutant(deletions_leave_requests, "moves", "deletions_end"),
-        Mutant(nobody_is_asked, "handshakes", "receivers_consent"),
+        Mutant(questions_are_skipped, "handshakes", "receivers_consent"),
         Mutant(rates_are_not_kept, "handshakes", "receivers_consent"),
         Mutant(moves_leave_requests, "moves", "changes_are_followed"),
         Mutant(answers_are_not_reported, "handshakes", "answers_are_stored"),

@@ -312,7 +312,7 @@ class PushWorld:
         kind, *arguments = answer
         if kind == BACKLOGS:
             states = arguments[0]
-            # What was sent arrives, also if the sender dies behind it.
+            # A report on its way arrives, also if the sender dies behind it.
             self.at(STORING, lambda: self._store_all(states))
         elif kind == BURY:
             number, _, row, _, state = arguments

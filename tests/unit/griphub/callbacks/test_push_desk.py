@@ -531,7 +531,7 @@ class TestFigures:
 
 
 class TestConsent:
-    """Nothing is sent until the receiver consents (scenario 49)."""
+    """Messages wait until the receiver consents (scenario 49)."""
 
     CONFIG: ClassVar[dict[str, Any]] = {
         **PUSH,
