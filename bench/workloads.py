@@ -20,13 +20,14 @@ import tnetstring
 import zmq
 
 from gripproxy.backend.connection import BackendConnection
-from gripproxy.client import access_log, exchange, hold_start, websocket_handshake
+from gripproxy.client import access_log, exchange
 from gripproxy.client.http_connection import HttpConnection
 from gripproxy.grip.frames import TEXT, serialise
 from gripproxy.grip.item import Item, MessageFormat, StreamFormat
 from gripproxy.grip.item_pack import pack_item
 from gripproxy.pipe import HELLO, ITEM, SUBSCRIBE, VERSION, PipeConnection, encode
 from gripproxy.process.log import INFO, WARNING, Log, log
+from gripproxy.worker import worker as worker_module
 from handler.control.api import Api
 from handler.control.authenticator import Authenticator
 from handler.control.http_server import HttpServer, HttpServerConnection, Limits
@@ -627,8 +628,8 @@ ERRANDS: Final[dict[str, type[Errand]]] = {
 }
 
 
-LOGGING: Final = (exchange, hold_start, websocket_handshake, access_log)
-"""Modules that log requests."""
+LOGGING: Final = (exchange, access_log, worker_module)
+"""Modules that log requests, and the one that gives its log to them."""
 
 
 @contextlib.contextmanager

@@ -464,7 +464,7 @@ class Hub:
             try:
                 await feed.catch_up(newest, read)
             except StoreError as error:
-                log.warning("hub: catching up waits: reason=%s", error)
+                log.warning("catching up waits", reason=error)
                 await asyncio.sleep(TICK)
             else:
                 return
@@ -524,12 +524,12 @@ async def _run(config: Config, child: Child) -> int:
         else:
             opening.result()
             child.ready()
-            log.info("hub ready: store=%s sync=%s", config.hub.store, config.hub.hub_sync)
+            log.info("hub ready", store=config.hub.store, sync=config.hub.hub_sync)
             settle_collector(KEEPING)
             await stopping
             await hub.finish()
     except (BindError, KeyProblem, StoreProblem, OperatorError, OSError) as error:
-        log.error("hub: [hub] %s", error)
+        log.error("configuration", f"[hub] {error}")
         return 2
     finally:
         await hub.close()

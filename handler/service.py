@@ -137,7 +137,12 @@ class Service:
                 await asyncio.wait_for(self._all_joined.wait(), ANNOUNCE_TIME)
             except TimeoutError:
                 missing = self._config.proxy.workers + self._retiring - self.links.announced
-                log.warning("%d workers have not joined in %g s; going on without them", missing, ANNOUNCE_TIME)
+                log.warning(
+                    "workers have not joined",
+                    "the handler goes on without them",
+                    workers=missing,
+                    seconds=ANNOUNCE_TIME,
+                )
             self._open_sockets()
             if self._hub is not None:
                 await self._hub.open()
@@ -222,6 +227,7 @@ class Service:
     def _open_sockets(self) -> None:
         settings, mode = self._config.handler, self._config.handler.ipc_file_mode
         dispatcher, room, reserved = self.dispatcher, settings.push_in_buffer_max, settings.reserved_prefix.encode()
+        strict = settings.publish_strict
         uris: dict[bytes, bytes] = {}
 
         def open_source(name: bytes, source: Source) -> None:
@@ -231,13 +237,19 @@ class Service:
 
         if spec := settings.push_in_spec:
             open_source(
-                b"publish-pull", ZmqPull(self._context, dispatcher, self.links.congested, spec, mode, room, reserved)
+                b"publish-pull",
+                ZmqPull(self._context, dispatcher, self.links.congested, spec, mode, room, reserved, strict),
             )
         if specs := settings.push_in_sub_specs:
             connect = settings.push_in_sub_connect
-            open_source(b"publish-sub", ZmqSub(self._context, dispatcher, specs, connect, mode, room, reserved))
+            source = ZmqSub(
+                self._context, dispatcher, specs, connect, mode, room, reserved, "push_in_sub_specs", strict
+            )
+            open_source(b"publish-sub", source)
         if settings.command_spec:
-            self._commands = CommandSocket(self._context, Commands(self.dispatcher, uris, reserved), self.dispatcher)
+            self._commands = CommandSocket(
+                self._context, Commands(self.dispatcher, uris, reserved, strict), self.dispatcher
+            )
             uris[b"command"] = self._commands.open(settings.command_spec, mode).encode()
 
     async def _open_control(
@@ -245,7 +257,7 @@ class Service:
     ) -> None:
         settings = self._config.handler
         reserved = settings.reserved_prefix.encode()
-        api = Api(self.dispatcher, authenticator, self._loop.time, time.time, reserved)
+        api = Api(self.dispatcher, authenticator, self._loop.time, time.time, reserved, settings.publish_strict)
         limits = Limits(settings.push_in_http_max_headers_size, settings.push_in_http_max_body_size)
         self._control = HttpServer(api, limits)
         await self._control.open(sock, tls)
@@ -294,14 +306,14 @@ async def _run(config: Config, child: Child) -> int:
         else:
             opening.result()
             child.ready()
-            log.info("handler ready: %s", ", ".join(_describe(config)) or "no intake configured")
+            log.info("handler ready", intake=", ".join(_describe(config)) or "no intake configured")
             # Objects made so far live as long as the process: the collector need not visit them again.
             gc.collect()
             gc.freeze()
             await stopping
             await service.finish()
     except (BindError, KeyProblem, OSError) as error:
-        log.error("handler: [handler] %s", error)
+        log.error("configuration", f"[handler] {error}")
         return 2
     finally:
         await service.close()

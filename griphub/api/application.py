@@ -218,8 +218,7 @@ class HubApplication:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             trace = "".join(traceback.format_exception(error))
-            text = "hub: request failed: method=%s target=%s"
-            log.write(ERROR, text, request.method, request.raw_target, trace=trace)
+            log.write(ERROR, "request failed", "", trace, method=request.method, target=request.raw_target)
             reply(problem_answer(Problem(500, "internal", "the hub has a fault, which is in its log")))
 
     async def _finish(self, work: Awaitable[Answer], reply: Reply) -> None:

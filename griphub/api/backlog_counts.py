@@ -54,7 +54,7 @@ class BacklogCounts:
             try:
                 await self.round()
             except StoreError as error:
-                log.warning("backlogs not counted: reason=%s", error)
+                log.warning("backlogs not counted", reason=error)
 
     async def round(self) -> None:
         """Count for each subscription once.

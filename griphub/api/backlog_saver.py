@@ -123,7 +123,7 @@ class BacklogSaver:
             while batch := self._slice():
                 await self._write(batch)
         except StoreError as error:
-            log.warning("states of deliveries not written: reason=%s; messages are delivered again", error)
+            log.warning("states of deliveries not written", "messages are delivered again", reason=error)
         for future in [each for waiting in self._waiting.values() for each in waiting if not each.done()]:
             future.set_exception(StoreBusy(ENDS))
             # Its caller may have left.
@@ -148,7 +148,7 @@ class BacklogSaver:
                 failed = False
             except StoreError as error:
                 if not failed:
-                    log.warning("states of deliveries wait: reason=%s", error)
+                    log.warning("states of deliveries wait", reason=error)
                 failed = True
                 await asyncio.sleep(SAVE_PAUSE)
 

@@ -119,7 +119,7 @@ class BodyParser:
             await self._start()
             plain = await self._pool.call(method, request.headers, argument, request.body)
         except (StoreError, StoreProblem) as error:
-            log.warning("hub: body not read: bytes=%d reason=%s", len(request.body), error)
+            log.warning("body not read", bytes=len(request.body), reason=error)
             raise unavailable(
                 "the body was not read in time: repeat the request later, or with a smaller one"
             ) from error

@@ -132,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             try:
                 channel.send((ANSWER, methods[name](*arguments)))
             except (FrameError, MemoryError, RecursionError, ValueError) as error:
-                log.error("body not read: reason=%r", error)
+                log.error("body not read", reason=error)
                 channel.send((FAILED, f"{type(error).__name__}: {error}"))
     return 0
 

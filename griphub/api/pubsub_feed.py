@@ -398,10 +398,9 @@ class PubsubFeed:
             try:
                 await self.delete(each)
             except StoreError as error:
-                text = "expired subscription not deleted: project=%s id=%s reason=%s"
-                log.warning(text, each.project, each.id, error)
+                log.warning("expired subscription not deleted", project=each.project, id=each.id, reason=error)
                 return
-            log.info("subscription expired: project=%s id=%s", each.project, each.id)
+            log.info("subscription expired", project=each.project, id=each.id)
 
     def _do(self, work: Any, name: str) -> None:
         task = self._loop.create_task(work, name=name)

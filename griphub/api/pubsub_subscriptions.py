@@ -146,7 +146,7 @@ class PubsubSubscriptions:
         except LookupError as error:
             raise missing(topic.name.partition("/")[2]) from error
         except OperatorError as error:
-            log.error("subscription of the push API not made: reason=%s", error)
+            log.error("subscription of the push API not made", reason=error)
             raise unavailable("the keys of the hub's identity cannot be used: its log has the reason") from error
         if made == "exists":
             raise already_exists(name.id)

@@ -100,10 +100,10 @@ class PushIdentity:
             await asyncio.to_thread(self._keys.rotate)
         except OperatorError as error:
             self._rotates_from = self._now() + REPETITION
-            log.error("hub: key of push tokens not replaced: reason=%s", error)
+            log.error("key of push tokens not replaced", reason=error)
         else:
             self._set = None
-            log.info("hub: key of push tokens replaced: kid=%s", self._keys.current.kid)
+            log.info("key of push tokens replaced", kid=self._keys.current.kid)
             changed()
         finally:
             self._rotation = None

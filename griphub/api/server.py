@@ -163,7 +163,7 @@ class HubServer:
         for connection in ended:
             connection.abort()
         if ended:
-            log.warning("hub: clients that do not read were disconnected: connections=%d", len(ended))
+            log.warning("clients that do not read were disconnected", connections=len(ended))
 
     def _check(self) -> None:
         self._timer = self.loop.call_later(CHECK_INTERVAL, self._check)
@@ -228,7 +228,7 @@ class HubConnection(asyncio.Protocol):
         server = self._server
         most = server.limits.connections
         if server.closed or len(server.connections) >= (most if self._local else most - most // 4):
-            log.warning("hub: connection closed: %s", "the hub ends" if server.closed else f"limit={most}")
+            log.warning("connection closed", reason="the hub ends" if server.closed else "too many", max=most)
             self._transport.abort()
             return
         server.connections.add(self)
@@ -318,7 +318,7 @@ class HubConnection(asyncio.Protocol):
                 self._stop()
                 self._go_on()
         except httptools.HttpParserCallbackError:
-            log.exception("hub: a request was not read: target=%s", self._url)
+            log.exception("request not read", target=self._url)
             self._busy = False
             self._fail(Problem(500, "internal", "the hub has a fault, which is in its log"))
         except httptools.HttpParserError as error:

@@ -131,7 +131,7 @@ class SoftFeed:
                 try:
                     self.windows.open(topic.number, topic.owner)
                 except WindowLimit as error:
-                    log.warning("hub: a soft topic has no window: topic=%r reason=%s", topic.name, error)
+                    log.warning("a soft topic has no window", topic=topic.name, reason=error)
 
     def close(self) -> None:
         """End all work."""

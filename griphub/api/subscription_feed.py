@@ -169,7 +169,7 @@ class SubscriptionFeed:
             while batch := self._slice():
                 await self._writer.save_progress(batch)
         except StoreError as error:
-            log.warning("positions of subscriptions not written: reason=%s; events are delivered again", error)
+            log.warning("positions of subscriptions not written", "events are delivered again", reason=error)
 
     # --- orders of owners
 
@@ -488,8 +488,12 @@ class SubscriptionFeed:
                     if self.table.numbered(progress.number) is not None:
                         self._unsaved.setdefault(progress.number, progress)
                 if not failed:
-                    text = "positions of subscriptions not written: count=%d reason=%s; it is tried each second"
-                    log.warning(text, len(batch), error)
+                    log.warning(
+                        "positions of subscriptions not written",
+                        "it is tried each second",
+                        count=len(batch),
+                        reason=error,
+                    )
                 failed = True
             finally:
                 self._batch = frozenset(), written

@@ -210,7 +210,7 @@ class Connections:
             if is_shortage(failure) and (oldest := self._idle.oldest()) is not None:
                 oldest.abort()
         except Exception as failure:  # noqa: BLE001 - it is logged; without an outcome the request would wait for its end
-            log.exception("unexpected error of a connection: address=%s port=%d", place.address, place.port)
+            log.exception("unexpected error of a connection", address=place.address, port=place.port)
             error = failure
         self._opening.pop(sink, None)
         if connection is not None and connection in self._open:

@@ -395,7 +395,7 @@ class Dispatcher:
             try:
                 found.append(courier.report(now, final=final))
             except Exception:  # noqa: BLE001 - it is logged; the next change is reported
-                log.exception("fault of the sender at a report: number=%d", courier.number)
+                log.exception("fault of the sender at a report", number=courier.number)
                 continue
             if courier.delivery.position.changed:
                 # To be written later, at the end of the turns.
@@ -567,7 +567,7 @@ class Dispatcher:
 
     def _fault(self, courier: Courier) -> None:
         """Log the error that is being handled, and have the subscription of its step begin anew."""
-        log.exception("fault of the sender at a subscription: number=%d topic=%d", courier.number, courier.topic)
+        log.exception("fault of the sender at a subscription", number=courier.number, topic=courier.topic)
         self.figures.faults += 1
         request, courier.request = courier.request, None
         courier.order = courier.challenge = None

@@ -40,7 +40,7 @@ class StoreSource:
         try:
             page = self._rows.page(topic, after, (None, None, False), limit, PAGE_BYTES, self._known())
         except sqlite3.Error as error:
-            log.error("page not read: topic=%d reason=%s", topic, error)
+            log.error("page not read", topic=topic, reason=error)
             return None
         if page is None:
             return None
@@ -60,6 +60,6 @@ class StoreSource:
         try:
             row = self._rows.event_at(topic, id)
         except sqlite3.Error as error:
-            log.error("event not read: topic=%d id=%d reason=%s", topic, id, error)
+            log.error("event not read", topic=topic, id=id, reason=error)
             raise Unreadable(str(error)) from error
         return None if row is None else PushedEvent(row)

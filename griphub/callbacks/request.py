@@ -233,7 +233,7 @@ class CallbackRequest:
         try:
             self._connect()
         except Exception:  # noqa: BLE001 - it is logged; the caller is mostly the end of another request
-            log.exception("unexpected error of a request to a callback: address=%s", self._address)
+            log.exception("unexpected error of a request to a callback", address=self._address)
             self._end_soon(self._failure(None))
 
     def _connect(self) -> None:
@@ -372,7 +372,7 @@ class CallbackRequest:
 
     def _explain(self, why: object) -> None:
         if log.level >= DEBUG:
-            log.debug("callback failed: url=%s address=%s reason=%s", self._url, self._address, why)
+            log.debug("callback failed", url=self._url, address=self._address, reason=why)
 
     def _end_soon(self, outcome: Outcome) -> None:
         self._step = Step.ENDING

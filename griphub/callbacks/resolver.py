@@ -127,7 +127,7 @@ class Resolver:
                 try:
                     call = Call(partial(self._resolve, host), partial(self._over, inquirer), "resolve a callback")
                 except RuntimeError as error:
-                    log.warning("no thread to resolve a callback: reason=%s", error)
+                    log.warning("no thread to resolve a callback", reason=error)
                     found = OURS
                 else:
                     self._lookups[inquirer] = (host, call)
@@ -153,7 +153,7 @@ class Resolver:
         except (OSError, UnicodeError) as error:
             found = OURS if is_shortage(error) else self._resolutions.unresolved(host, str(error), self._loop.time())
         except Exception:  # noqa: BLE001 - it is logged, and no fault of the callback
-            log.exception("unexpected error of a resolution: host=%s", host)
+            log.exception("unexpected error of a resolution", host=host)
             found = OURS
         try:
             self._answer(inquirer, found)

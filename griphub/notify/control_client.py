@@ -170,7 +170,7 @@ class ControlClient:
         self._ended.clear()
         self._served = False
         if self._outbox.state is OutboxState.AWAY:
-            log.info("hub: connected to the handler: address=%s hints=%d", self._address, self._outbox.missed)
+            log.info("connected to the handler", address=self._address, hints=self._outbox.missed)
         self._outbox.connected()
         self.flush()
 
@@ -200,7 +200,7 @@ class ControlClient:
         else:
             self.failures += 1
             reason = body[:LOGGED].decode("utf-8", "replace")
-            log.error("hub: the handler refused items: code=%d reason=%s", status, reason)
+            log.error("the handler refused items", code=status, reason=reason)
             self._outbox.refused()
             # Not with the next item: each request would be refused, and logged.
             self._pause = self._loop.call_later(self._next_pause(), self._resume)
@@ -224,7 +224,7 @@ class ControlClient:
             self._pause = None
         self.failures += 1
         self._outbox.lost()
-        log.info("hub: connection to the handler ended: reason=%s hints=%d", reason, self._outbox.missed)
+        log.info("connection to the handler ended", reason=reason, hints=self._outbox.missed)
 
 
 class _Connection(asyncio.Protocol):
@@ -244,7 +244,7 @@ class _Connection(asyncio.Protocol):
             for status, body in self._reader.feed(data):
                 self._client.answered(status, body, last=self._reader.ends)
         except ValueError as error:
-            log.error("hub: the handler's answer is unreadable: %s", error)
+            log.error("the handler's answer is unreadable", reason=error)
             assert self._transport is not None
             self._transport.abort()
 

@@ -112,7 +112,7 @@ class Checkpointer:
         if name == "SQLITE_FULL":
             if not self._full:
                 self._full = True
-                log.warning("checkpoint failed: reason=%s; the write-ahead log grows until there is space", error)
+                log.warning("checkpoint failed", "the write-ahead log grows until there is space", reason=error)
             return False
         # A failed synchronisation is not tried again: the next one may succeed without the lost pages.
         self.failure = f"checkpoint: {name}: {error}"

@@ -131,7 +131,7 @@ class ChildProcess(asyncio.Protocol):
         try:
             values = self._buffer.feed(data)
         except (FrameError, ValueError, EOFError, TypeError) as error:
-            log.error("child killed: pid=%d reason=%s", self.pid, error)
+            log.error("child killed", pid=self.pid, reason=error)
             self.kill()
             return
         for value in values:

@@ -158,7 +158,7 @@ class ProgressLoop:
         except StoreError as error:
             # Watchers need progress also when the disk is full. Only a clock that goes back until the next start could
             # bring a stamp again.
-            log.warning("hub: stamps of progress are not reserved: reason=%s", error)
+            log.warning("stamps of progress are not reserved", reason=error)
             self.stamps.failed()
         else:
             if not self._begun:

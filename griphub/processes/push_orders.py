@@ -180,13 +180,13 @@ class PushOrders:
             try:
                 self._desk.add(plain, newest, self._prepare(_signing_keys(plain[3])))
             except (ApiError, ValueError, KeyError) as error:
-                log.error("subscription of the push API not begun: number=%d reason=%s", plain[0], error)
+                log.error("subscription of the push API not begun", number=plain[0], reason=error)
 
     def _change(self, number: int, settings: Mapping[str, Any]) -> None:
         try:
             self._desk.change(number, settings, self._prepare(_signing_keys(settings)))
         except (ApiError, ValueError, KeyError) as error:
-            log.error("subscription of the push API not changed: number=%d reason=%s", number, error)
+            log.error("subscription of the push API not changed", number=number, reason=error)
 
     def _remove(self, numbers: Sequence[int]) -> None:
         for number in numbers:

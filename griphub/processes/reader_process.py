@@ -163,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 channel.send((kind, method(*arguments)))
             except (sqlite3.Error, FrameError, ArithmeticError, ValueError, MemoryError) as error:
                 # Of a damaged file, or of a value that SQLite has no form for.
-                log.error("read failed: method=%s reason=%s", name, error)
+                log.error("read failed", method=name, reason=error)
                 channel.send((FAILED, f"{name}: {error}"))
     rows.close()
     return 0

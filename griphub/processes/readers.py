@@ -199,7 +199,7 @@ class ReaderPool:
     def _late(self, call: _Call) -> None:
         self._fail(call, StoreBusy(f"the store was not read within {self._options.deadline:g} s"))
         if call.reader is not None:
-            log.warning("reader killed: pid=%d reason=deadline", call.reader.pid)
+            log.warning("reader killed", pid=call.reader.pid, reason="deadline")
             call.reader.kill()
 
     def _fail(self, call: _Call, error: StoreError) -> None:
@@ -512,7 +512,7 @@ class _Reader:
         if not self._ready.done():
             self._ready.set_exception(StoreProblem(self._reason or f"a reader of the store ended: {reason}"))
         elif not self._stopped:
-            log.warning("reader ended: reason=%s", reason)
+            log.warning("reader ended", reason=reason)
             if self._again is None or self._again.done():
                 self._again = self._loop.create_task(self._start_again())
         if call is not None:
@@ -527,7 +527,7 @@ class _Reader:
             try:
                 await self.start()
             except StoreProblem as error:
-                log.error("reader not started: reason=%s", error)
+                log.error("reader not started", reason=error)
 
 
 def _plain(keys: KeyRange) -> tuple[str | None, str | None, bool]:

@@ -74,7 +74,7 @@ class RetentionLoop:
             try:
                 await self.round()
             except StoreError as error:
-                log.warning("hub: retention waits: reason=%s", error)
+                log.warning("retention waits", reason=error)
 
     async def round(self) -> None:
         """Carry out the retention of the next topics, and of deleted ones.

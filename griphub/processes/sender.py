@@ -181,7 +181,7 @@ class SenderProcess:
             reason: work that it has not done.
         """
         if self._child is not None:
-            log.error("sender killed: pid=%d reason=%s", self.pid, reason)
+            log.error("sender killed", pid=self.pid, reason=reason)
             self._child.kill()
 
     # --- orders
@@ -362,7 +362,7 @@ class SenderProcess:
         self._child = None
         if self._state is not _State.STOPPED:
             self._state = _State.STARTING
-            log.error("sender ended: reason=%s", f"{reason}, {self._reason}" if self._reason else reason)
+            log.error("sender ended", reason=f"{reason}, {self._reason}" if self._reason else reason)
         if not self.succession.done():
             self._look_for_earlier()
         if self.succession.done():
@@ -385,7 +385,7 @@ class SenderProcess:
             try:
                 await self._child.start()
             except OSError as error:
-                log.error("sender not started: reason=%s", error.strerror)
+                log.error("sender not started", reason=error.strerror)
                 self._child = None
                 continue
             await self._end.wait()

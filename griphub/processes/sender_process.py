@@ -131,7 +131,7 @@ class SenderPort:
         try:
             page = self._rows.page(topic, after, (None, None, False), limit, PAGE_BYTES, self.known)
         except sqlite3.Error as error:
-            log.error("page not read: topic=%d reason=%s", topic, error)
+            log.error("page not read", topic=topic, reason=error)
             return None
         if page is None:
             return None
@@ -270,7 +270,7 @@ class Orders(asyncio.Protocol):
         """Log the error that is being handled, and end: a turn was done in part only."""
         if self.failed:
             return
-        log.exception("unexpected error: the sender ends, and another one takes over")
+        log.exception("unexpected error", "the sender ends, and another one takes over")
         self.failed = True
         try:
             self.stop()
@@ -381,7 +381,7 @@ class Orders(asyncio.Protocol):
                 reason = RestReason(rest) if rest else None
                 failed = FailureClass(failure) if failure else None
             except (BadCallback, ValueError) as error:
-                log.error("subscription not begun: number=%d reason=%s", number, error)
+                log.error("subscription not begun", number=number, reason=error)
                 continue
             self._dispatcher.add(
                 *(number, topic, name, id, owner, url, signer, position),

@@ -401,7 +401,7 @@ class WriterProcess(WriterCommands):
         try:
             done(outcome)
         except Exception:  # noqa: BLE001 - a fault of one receiver keeps no outcome from the others
-            log.exception("outcome not taken: outcome=%s", type(outcome).__name__)
+            log.exception("outcome not taken", outcome=type(outcome).__name__)
 
     def _finish(self, result: Any, error: StoreError | None) -> None:
         call = self._calls.popleft()
@@ -444,7 +444,7 @@ class WriterProcess(WriterCommands):
             await self._fail(self._reason)
             if self._stopped:
                 return
-            log.error("writer ended: reason=%s", self._reason)
+            log.error("writer ended", reason=self._reason)
             self._on_end(self._reason)
             if self._useful:
                 self._starts = 0
@@ -467,7 +467,7 @@ class WriterProcess(WriterCommands):
             try:
                 state = await self._start_child()
             except StoreProblem as error:
-                log.error("writer not started: reason=%s", error)
+                log.error("writer not started", reason=error)
                 continue
             self.restarts += 1
             return state

@@ -234,9 +234,7 @@ class WriterLoop:
 
     def _note_full(self, reason: str) -> None:
         if not self._full_until:
-            log.warning(
-                "disk full: reason=%s; events are refused until retention or the operator has made space", reason
-            )
+            log.warning("disk full", "events are refused until retention or the operator has made space", reason=reason)
             self._full_until = time.monotonic() + FULL_PAUSE
 
     def _make_room(self) -> None:
@@ -251,7 +249,7 @@ class WriterLoop:
             return
         self._checkpoints.truncate()
         if self._writer.take_ballast():
-            log.info("disk has space again: events are taken")
+            log.info("disk has space again", "events are taken")
             self._full_until = 0.0
 
     def _tidy_up(self) -> None:
@@ -367,16 +365,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not checkpoints.truncate():
         # Pages of the log that a failed synchronisation has lost are read from the system's cache for as long as they
         # are there, and written again by a checkpoint.
-        log.warning("log not emptied at the start: reason=%s", checkpoints.failure or "readers are using it")
+        log.warning("log not emptied at the start", reason=checkpoints.failure or "readers are using it")
     state = writer.state()
-    log.info("store open: path=%s epoch=%s newest=%d sync=%s", options.store, state.epoch, state.newest, options.sync)
+    log.info("store open", path=options.store, epoch=state.epoch, newest=state.newest, sync=options.sync)
     channel.send((READY, plain_state(state)))
     settle_collector(PASSING)
     try:
         WriterLoop(channel, writer, checkpoints).run(lambda: child.terminating)
     except StoreBroken as error:
         # The lock goes with the process, and the connection is not used again.
-        log.error("writer ends: reason=%s", error)
+        log.error("writer ends", reason=error)
         channel.send((UNUSABLE, "StoreBroken", str(error)))
         return 3
     checkpoints.close()

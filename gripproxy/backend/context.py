@@ -10,6 +10,7 @@ from gripproxy.backend.outages import Outages
 from gripproxy.backend.pool import BackendPool
 from gripproxy.backend.posting import Posting
 from gripproxy.backend.router import Router
+from gripproxy.backend.trace_headers import TraceHeaders
 from gripproxy.config import Config
 from gripproxy.grip.bounds import Bounds
 from gripproxy.routing.route import Route
@@ -43,6 +44,7 @@ class BackendContext:
         scheduler: Limits of the requests made for held sessions.
         wheel: Timers of sessions.
         turns: Shares of a turn of the loop, for WebSockets.
+        trace: Maker of the ids of requests.
     """
 
     __slots__ = (
@@ -58,6 +60,7 @@ class BackendContext:
         "router",
         "scheduler",
         "stats",
+        "trace",
         "turns",
         "wheel",
     )
@@ -75,6 +78,7 @@ class BackendContext:
         scheduler: RecoveryScheduler,
         wheel: Wheel,
         turns: FrameTurns,
+        trace: TraceHeaders,
     ) -> None:
         self.loop = loop
         self.clock = clock
@@ -93,6 +97,7 @@ class BackendContext:
         self.scheduler = scheduler
         self.wheel = wheel
         self.turns = turns
+        self.trace = trace
 
     def bounds_of(self, route: Route) -> Bounds:
         """Return the bounds of the instructs of a route's backends, with the channels that these may not use.

@@ -98,10 +98,11 @@ class DescriptorShortage:
         if now >= self._logged + 1:
             self._logged = now
             log.warning(
-                "no descriptor free, connects to backends wait: waiting=%d files_max=%d waits=%d key=LimitNOFILE",
-                len(self.queue) + 1,
-                self._limit,
-                self.waits,
+                "no descriptor free, connects to backends wait",
+                "raise LimitNOFILE= or ulimit -n",
+                waiting=len(self.queue) + 1,
+                files_max=self._limit,
+                waits=self.waits,
             )
 
     def _arm(self) -> None:

@@ -66,6 +66,7 @@ class Destination:
         headers: Headers,
         length: int,
         last_ids: Sequence[tuple[bytes, bytes]],
+        trace: bytes,
     ) -> bytes:
         """Return the head to send, blank line included.
 
@@ -75,6 +76,7 @@ class Destination:
             headers: Headers besides Host, Content-Length and those of GRIP.
             length: Bytes of the body.
             last_ids: Channels and ids for Grip-Last.
+            trace: Lines of the ids of the request.
         """
         headers = [(b"Host", self._authority), *headers]
         if method != b"GET":
@@ -84,13 +86,14 @@ class Destination:
             request.host = self._authority
             request.complete = True
             request.length = length
-            return forwarder.head(request, length, lambda: b"", False, False, last_ids)
-        return b"%b %b HTTP/1.1\r\n%b%b%b\r\n" % (
+            return forwarder.head(request, length, lambda: b"", False, False, last_ids, trace)
+        return b"%b %b HTTP/1.1\r\n%b%b%b%b\r\n" % (
             method,
             self._path,
             b"".join([b"%b: %b\r\n" % header for header in headers]),
             forwarder.grip_headers(),
             grip_last(last_ids),
+            trace,
         )
 
     def failure(self, target: Target, why: object) -> tuple[str, str]:
@@ -136,10 +139,12 @@ class DestinationRequest(UpstreamRequest):
         headers: Headers,
         body: bytes = b"",
         last_ids: Sequence[tuple[bytes, bytes]] = (),
+        trace: bytes | None = None,
     ) -> None:
         """Write the request to its connection."""
         self._backend = connection
-        head = self._destination.head(self._forwarder(), self._method, headers, len(body), last_ids)
+        trace = self._context.trace.fresh() if trace is None else trace
+        head = self._destination.head(self._forwarder(), self._method, headers, len(body), last_ids, trace)
         self._figures.server_header_bytes_sent += len(head)
         self._figures.server_content_bytes_sent += len(body)
         connection.send(head + body, False)

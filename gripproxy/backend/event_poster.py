@@ -181,11 +181,21 @@ class EventPoster:
         tail: Header lines that follow the GRIP lines.
         cid: Value of Connection-Id.
         owner: Receiver of each outcome.
+        traced: The client has sent ids of its own, which the head has.
     """
 
-    __slots__ = ("_first", "_flight", "_last", "_own", "_owner", "_pattern", "_tail", "cid", "rule")
+    __slots__ = ("_first", "_flight", "_last", "_own", "_owner", "_pattern", "_tail", "_traced", "cid", "rule")
 
-    def __init__(self, pattern: HeaderTemplate, share: Delta, tail: bytes, cid: bytes, owner: PosterOwner) -> None:
+    def __init__(
+        self,
+        pattern: HeaderTemplate,
+        share: Delta,
+        tail: bytes,
+        cid: bytes,
+        owner: PosterOwner,
+        traced: bool = False,
+    ) -> None:
+        self._traced = traced
         self._pattern = pattern
         self._first, self._last, self._own = share
         # Equal tails (those without a client address) share one bytes object.
@@ -223,6 +233,8 @@ class EventPoster:
         grip = b"" if pattern.trusted else pattern.forwarder.grip_headers()
         if last_ids:
             grip += grip_last(last_ids)
+        if not self._traced:
+            lines += pattern.context.trace.fresh()
         request = _REQUEST % (
             *pattern.restored(self._first, self._last, self._own), grip, self._tail, self.cid, lines, len(body), body
         )  # fmt: skip

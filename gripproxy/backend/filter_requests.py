@@ -83,5 +83,5 @@ class FilterRequests:
         if self._bytes + size <= WAITING_BYTES and pace.add(start):
             self._bytes += size
         else:
-            log.warning("too many filter requests wait for %s", ask.url)
+            log.warning("filter request dropped", reason="too many wait", url=ask.url)
             loop.call_soon(answer, None)

@@ -14,6 +14,7 @@ from gripproxy.grip.signature import Signer, verify
 from gripproxy.grip.x_forwarded_for import ForwardedFor, cdn_loop
 from gripproxy.http1.header_classes import HeaderClasses, folded
 from gripproxy.http1.request_parser import Request
+from gripproxy.process.log_event import quoted
 from gripproxy.routing.forward_settings import ForwardSettings
 from gripproxy.routing.route import Route, Target
 
@@ -156,10 +157,10 @@ class Forwarder:
         self._https = self._proto(b"https")
         self._rule = settings.forwarded_for or None
         self._rule_trusted = settings.forwarded_for_trusted or None
-        shown = str(target)
+        shown = f"route={quoted(route.name)} target={quoted(str(target))}"
         plain = shown.isascii() and shown.isprintable()
         self.loggable = shown.encode() if plain else None
-        """Text of the target for log lines; None if a character of it has to be escaped."""
+        """Route and target as fields of log lines; None if a character of them has to be escaped."""
 
     def trusted(self, request: Request) -> bool:
         """Return whether the client is a GRIP proxy that signed with ``upstream_key`` (docs/grip.md §2.4).
@@ -209,6 +210,7 @@ class Forwarder:
         secure: bool,
         trusted: bool,
         last_ids: Sequence[tuple[bytes, bytes]] = (),
+        trace: bytes = b"",
     ) -> bytes:
         """Return the head to send, blank line included.
 
@@ -219,6 +221,7 @@ class Forwarder:
             secure: True if the client is connected by TLS.
             trusted: True if the client is a trusted GRIP proxy: its GRIP lines are passed on.
             last_ids: Pairs of channel and last id, for Grip-Last lines (docs/grip.md §6.5).
+            trace: Lines of the ids that the client's request lacks.
         """
         known = request.head if not trusted else None
         written = known.forwarded.get(self) if known is not None else None
@@ -234,7 +237,14 @@ class Forwarder:
         rule = self._rule_trusted if trusted else self._rule
         if rule is not None:
             after += _forwarded_for(rule, forwarded, peer)
-        return b"%b %b HTTP/1.1\r\n%b%b%b\r\n" % (request.method, self.path(request.target), lines, grip, after)
+        return b"%b %b HTTP/1.1\r\n%b%b%b%b\r\n" % (
+            request.method,
+            self.path(request.target),
+            lines,
+            grip,
+            after,
+            trace,
+        )
 
     def socket_parts(
         self, request: Request, over_http: bool, peer: Callable[[], bytes], secure: bool, trusted: bool

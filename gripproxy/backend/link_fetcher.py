@@ -63,7 +63,7 @@ class LinkFetcher:
             uri = resolve(request.base, request.link)
             same = self._same(request.base, uri)
         except LinkError as error:
-            log.info("link %s: %s", request.link, error)
+            log.info("link failed", link=request.link, reason=error)
             answer = SharedResponse(context.loop.call_soon, _nothing, context.bounds_of(route))
             context.loop.call_soon(answer.failed)
             return answer.join(reader, request.base)
@@ -126,7 +126,7 @@ class LinkFetch(DestinationRequest):
 
     __slots__ = (
         "_answer", "_asked", "_code", "_complete", "_deadline", "_decoder", "_destination", "_figures", "_idle",
-        "_last_ids", "_over", "_paused", "_timer", "_untrusted", "begun",
+        "_last_ids", "_over", "_paused", "_timer", "_trace", "_untrusted", "begun",
     )  # fmt: skip
 
     _rule = LINK
@@ -147,6 +147,7 @@ class LinkFetch(DestinationRequest):
         self._asked = asked
         self._untrusted = request.untrusted
         self._last_ids = request.last_ids
+        self._trace = request.trace or context.trace.made(request.serial)
         self._figures = context.stats.of(route.rate_key)
         self._backend = None
         self._pool = None
@@ -184,7 +185,7 @@ class LinkFetch(DestinationRequest):
     # Sink
 
     def on_connected(self, connection: BackendConnection) -> None:
-        self._send(connection, [], last_ids=self._last_ids)
+        self._send(connection, [], last_ids=self._last_ids, trace=self._trace)
 
     def on_head(self, code: int, reason: bytes, headers: Headers) -> None:
         self._figures.server_header_bytes_received += head_size(headers)

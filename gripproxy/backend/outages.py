@@ -65,6 +65,10 @@ GOTS_MAX: Final = 8
 """Distinct outcomes for clients that are counted, per kind; fewer exist."""
 
 
+LogLine = tuple[str, dict[str, object]]
+"""Name of an event, and its fields."""
+
+
 class Troubled(Protocol):
     """Connection pool of one target, from which its connections mark the outage as answered.
 
@@ -115,7 +119,7 @@ class Outage:
         """True from a warning until the line at recovery."""
         self._kinds: dict[str, _Kind] = {}
 
-    def failed(self, kind: str, why: str, got: str, now: float) -> str:
+    def failed(self, kind: str, why: str, got: str, now: float) -> LogLine | None:
         """Count a failure.
 
         Args:
@@ -125,7 +129,7 @@ class Outage:
             now: Time in seconds.
 
         Returns:
-            The line to log now; empty if a line of that kind was logged less than LINES_EVERY seconds ago.
+            The line to log now; None if a line of that kind was logged less than LINES_EVERY seconds ago.
         """
         if not self.told and not any(known.silent for known in self._kinds.values()):
             self.since = now
@@ -139,39 +143,38 @@ class Outage:
         known.why = why
         if got in known.got or len(known.got) < GOTS_MAX:
             known.got[got] = known.got.get(got, 0) + 1
-        return self._line(kind, known, now) if now >= known.logged + LINES_EVERY else ""
+        return self._line(kind, known, now) if now >= known.logged + LINES_EVERY else None
 
-    def _line(self, kind: str, known: _Kind, now: float) -> str:
+    def _line(self, kind: str, known: _Kind, now: float) -> LogLine:
         """Return the line about the silent failures of one kind, which count as logged from now on."""
         first = known.silent == known.count == 1
         known.logged = now
         self.told = True
+        fields: dict[str, object] = {"target": self.target, "kind": kind}
         if first:
-            text = f"client_got={next(iter(known.got))}"
+            fields["client_got"] = next(iter(known.got))
         else:
-            shares = ",".join(f"{got}:{count}" for got, count in known.got.items())
-            text = f"count={known.silent} total={known.count} clients_got={shares}"
+            fields["count"], fields["total"] = known.silent, known.count
+            fields["clients_got"] = [f"{got}:{count}" for got, count in known.got.items()]
         known.silent = 0
         known.got = {}
-        return f"backend failed: target={self.target} kind={kind} {text} why={known.why[:WHY_MAX]}"
+        return "backend failed", fields | {"why": known.why[:WHY_MAX]}
 
-    def due(self, now: float) -> list[str]:
+    def due(self, now: float) -> list[LogLine]:
         """Return the lines that are due without a new failure.
 
         Args:
             now: Time in seconds.
         """
-        lines = []
+        lines: list[LogLine] = []
         for kind, known in self._kinds.items():
             if known.silent and now >= known.logged + LINES_EVERY:
                 lines.append(self._line(kind, known, now))
         if self.told and self.answered and now >= self.last + WELL_AFTER:
             # The counts of this line include the failures not logged yet.
-            counts = ",".join(f"{kind}:{known.count}" for kind, known in self._kinds.items() if known.count)
-            lines.append(
-                f"backend well again: target={self.target} seconds={max(0.0, self.last - self.since):.1f} "
-                f"failures={counts}"
-            )
+            counts = [f"{kind}:{known.count}" for kind, known in self._kinds.items() if known.count]
+            seconds = round(max(0.0, self.last - self.since), 1)
+            lines.append(("backend well again", {"target": self.target, "seconds": seconds, "failures": counts}))
             self.told = False
             for known in self._kinds.values():
                 known.count = known.silent = 0
@@ -200,8 +203,8 @@ class Outages:
 
     Args:
         clock: Returns the time in seconds.
-        warn: Logs a warning: format and argument.
-        inform: Logs a line of level info: format and arguments.
+        warn: Logs a warning: the name of an event, and its fields.
+        inform: Logs a line of level info, likewise.
     """
 
     __slots__ = ("_clock", "_inform", "_outages", "_warn", "counts")
@@ -209,8 +212,8 @@ class Outages:
     def __init__(
         self,
         clock: Callable[[], float],
-        warn: Callable[[str, str], None],
-        inform: Callable[[str, object, object, object], None],
+        warn: Callable[..., None],
+        inform: Callable[..., None],
     ) -> None:
         self._inform = inform
         self._clock = clock
@@ -233,7 +236,7 @@ class Outages:
             why: The reason.
             got: Outcome for the client, in one word: a status, or a word like ``dropped``.
         """
-        self._inform("%s: target %s: %s", request, target, why)
+        self._inform("request to a backend failed", request=request, target=target, kind=kind, reason=why)
         self.failed(pool, str(target), kind, str(why), str(got))
 
     def failed(self, pool: Troubled, target: str, kind: str, why: str, got: str) -> None:
@@ -256,8 +259,9 @@ class Outages:
             outage = self._outages[target] = Outage(target, now)
         pool.outage = outage
         line = outage.failed(kind, why, got, now)
-        if line:
-            self._warn("%s", line)
+        if line is not None:
+            event, fields = line
+            self._warn(event, **fields)
 
     def sweep(self) -> None:
         """Log the lines that are due, and forget the outages that are over."""
@@ -265,7 +269,7 @@ class Outages:
             return
         now = self._clock()
         for target, outage in list(self._outages.items()):
-            for line in outage.due(now):
-                self._warn("%s", line)
+            for event, fields in outage.due(now):
+                self._warn(event, **fields)
             if outage.over(now):
                 del self._outages[target]

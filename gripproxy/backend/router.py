@@ -129,7 +129,7 @@ class Router:
             return self.signer(key, issuer)
         except KeyProblem as error:
             name = route.id.decode("utf-8", "replace")
-            log.error("route %s: sig_key: %s; its requests go out unsigned", name, error)
+            log.error("sig_key not usable", "requests of the route go out unsigned", route=name, reason=error)
             return None
 
     def debug(self, route: Route) -> bool:

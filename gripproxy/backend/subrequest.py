@@ -76,7 +76,7 @@ class Subrequest(DestinationRequest, BufferedRequest):
         try:
             self._destination = Destination(route, base, link, untrusted, context.proxy.sign_foreign_links)
         except LinkError as error:
-            log.info("link %s: %s", link, error)
+            log.info("link failed", link=link, reason=error)
             context.loop.call_soon(self._finish, None)
             return
         self._acquire()

@@ -97,6 +97,7 @@ class WebSocketRequest(BufferedRequest):
         peer: Returns the client's address.
         secure: The client's connection is TLS, or counts as such.
         trusted: The client is a trusted GRIP proxy.
+        serial: Serial of the client's request, of which ids are made.
     """
 
     __slots__ = (
@@ -111,6 +112,7 @@ class WebSocketRequest(BufferedRequest):
         "_request",
         "_route",
         "_secure",
+        "_serial",
         "_timer",
         "_trusted",
         "deadline",
@@ -130,7 +132,9 @@ class WebSocketRequest(BufferedRequest):
         peer: Callable[[], bytes],
         secure: bool,
         trusted: bool,
+        serial: int = 0,
     ) -> None:
+        self._serial = serial
         self._owner = owner
         self._context = context
         self._route = route
@@ -209,7 +213,8 @@ class WebSocketRequest(BufferedRequest):
         patterns = self._route.states[_Templates].patterns[self.target_index, self._trusted]
         make = partial(HeaderTemplate, context, forwarder, pool, self._trusted, self._figures, before)
         pattern, share = patterns.find(first(request.headers, b"user-agent"), pool, before, make)
-        self._poster = EventPoster(pattern, share, after, self._cid, self)
+        traced = bool(context.trace.passed_on(request))
+        self._poster = EventPoster(pattern, share, after, self._cid, self, traced)
         self._poster.post(_OPEN, 0, [])
 
     start = _acquire
@@ -241,6 +246,7 @@ class WebSocketRequest(BufferedRequest):
         forwarder, context = self._forwarder, self._context
         self.deadline = context.clock() + context.proxy.response_timeout
         before, after = forwarder.socket_parts(self._request, False, self._peer, self._secure, self._trusted)
+        after += context.trace.lines(self._request, self._serial)
         key = self._key = base64.b64encode(os.urandom(16))
         grip = b"" if self._trusted else forwarder.grip_headers()
         self._figures.server_header_bytes_sent += len(before) + len(grip) + len(after)

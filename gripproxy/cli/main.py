@@ -19,7 +19,7 @@ from gripproxy.config.exposure import exposures, shipped_keys
 from gripproxy.process.handover import Handover
 from gripproxy.process.limits import raise_file_limit
 from gripproxy.process.listening_sockets import ListenError, for_worker
-from gripproxy.process.log import log
+from gripproxy.process.log import INFO, access, log
 from gripproxy.process.supervised import Child
 
 __all__ = ["main"]
@@ -174,6 +174,11 @@ def _open_log(config: Config, process: str) -> None:
         )
     except OSError as error:
         raise ConfigError(None, None, f"--logfile: '{config.log_file}' cannot be opened: {error.strerror}") from error
+    if (file := config.runner.access_log) and process.startswith("worker"):
+        try:
+            access.configure(INFO, file, json=config.runner.log_format == "json", process=process, libraries=False)
+        except OSError as error:
+            raise ConfigError(None, None, f"access_log: '{file}' cannot be opened: {error.strerror}") from error
 
 
 def _run(config: Config) -> int:
@@ -270,7 +275,7 @@ def _start_alone(config: Config, child: Child, dangers: Callable[[Config], list[
     """
     if not child.supervised:
         for warning in (*config.warnings, *dangers(config)):
-            log.warning("%s", warning)
+            log.warning("configuration", warning)
         raise_file_limit()
 
 

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
 from gripproxy import __version__
+from gripproxy.grip.nearest_name import nearest
 
-__all__ = ["USAGE_ERROR", "CommandParser", "nearest"]
+__all__ = ["USAGE_ERROR", "CommandParser"]
 
 USAGE_ERROR: Final = 2
 """Exit status of a command line that cannot be used."""
 
-SIMILAR: Final = 0.5
-"""Least likeness of a name that is proposed, from 0 up to 1."""
-
 _CHOICE: Final = re.compile(r"(invalid choice: '(?P<given>[^']*)') \(choose from (?P<known>.*)\)", re.DOTALL)
 _UNKNOWN: Final = re.compile(r"unrecognized arguments: (?P<first>\S+).*", re.DOTALL)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a proposal in place of an unknown name, ``: did you mean 'check'?``; empty if none is like it.
-
-    Args:
-        name: as it was given.
-        known: names that there are.
-    """
-    found = difflib.get_close_matches(name[:100], list(known), 1, SIMILAR)
-    return f": did you mean '{found[0]}'?" if found else ""
 
 
 class CommandParser(argparse.ArgumentParser):

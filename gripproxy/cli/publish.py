@@ -19,7 +19,7 @@ import orjson
 
 from gripproxy.cli.parser import CommandParser
 from gripproxy.cli.publish_transport import Audience, Batch, HttpSender, PublishError, Sender, ZmqSender, why
-from gripproxy.grip.item import ItemError
+from gripproxy.grip.item import ItemError, fault_of
 from gripproxy.grip.item_json import parse_json
 from gripproxy.grip.response import FINAL_MAX, FINAL_MIN
 
@@ -132,11 +132,17 @@ def build_item(options: argparse.Namespace) -> dict[str, Any]:
     if meta:
         item["meta"] = meta
     try:
-        parse_json(item)
-    except ItemError as error:
         # Over ZeroMQ it would be skipped, and the command be none the wiser.
-        raise PublishError(str(error)) from error
+        _check(item)
+    except ItemError as error:
+        raise PublishError(error.reason) from error
     return item
+
+
+def _check(item: object) -> None:
+    """Raise ItemError for an item that a control port refuses."""
+    if fault := fault_of(parse_json(item)):
+        raise ItemError(fault)
 
 
 def _formats(options: argparse.Namespace) -> dict[str, Any]:
@@ -248,9 +254,9 @@ def read_item(line: bytes, place: str, channel: str | None) -> dict[str, Any]:
     if channel is not None and isinstance(item, dict):
         item.setdefault("channel", channel)
     try:
-        parse_json(item)
+        _check(item)
     except ItemError as error:
-        raise PublishError(f"{place}: {str(error) or 'unknown action'}") from error
+        raise PublishError(f"{place}: {error.reason}") from error
     assert isinstance(item, dict)
     return item
 

@@ -220,15 +220,21 @@ def _token(query: dict[str, list[str]]) -> str | None:
     return "Bearer " + Signer(key, query.get("iss", [""])[0]).token(int(time.time())).decode()
 
 
+_CONNECTED: Final = 0x1000
+_REFUSED: Final = 0x0800 | 0x2000 | 0x4000
+_ENDED: Final = 0x0200
+"""Events of libzmq: a handshake that succeeded, ones that failed, a connection that ended (zmq_socket_monitor(3))."""
+
+
 class ZmqSender:
-    """Pushes items to a PULL socket (docs/grip.md §5.6), as bare tnetstrings.
+    """Pushes items to a PULL socket (docs/grip.md §5.6), as bare tnetstrings, once its handshake is done.
 
     Args:
         spec: address of the socket.
         timeout: seconds until a peer accepts an item.
 
     Raises:
-        PublishError: the address cannot be used.
+        PublishError: the address cannot be used, or leads to no PULL socket.
     """
 
     batch = 1
@@ -245,10 +251,36 @@ class ZmqSender:
         self._socket.setsockopt(zmq.LINGER, int(timeout * 1000))
         self._spec = spec
         try:
+            # Without a handshake any server that listens there would get the bytes, and drop them.
+            monitor = self._socket.get_monitor_socket(_CONNECTED | _REFUSED | _ENDED)
             self._socket.connect(spec)
         except zmq.ZMQError as error:
             self._context.destroy(0)
             raise PublishError(f"--spec '{spec}' is neither a URL nor a ZeroMQ address: {error.strerror}") from error
+        fault = self._handshake(monitor, timeout)
+        self._socket.disable_monitor()
+        monitor.close(0)
+        if fault:
+            self._socket.setsockopt(zmq.LINGER, 0)
+            self._socket.close()
+            self._context.destroy(0)
+            raise PublishError(f"{spec}: {fault}")
+
+    def _handshake(self, monitor: Any, timeout: float) -> str:
+        """Wait for the handshake; return the fault, or an empty text."""
+        from zmq.utils.monitor import recv_monitor_message
+
+        end = time.monotonic() + timeout
+        while (left := end - time.monotonic()) > 0:
+            if not monitor.poll(int(left * 1000) + 1):
+                break
+            event = recv_monitor_message(monitor)["event"]
+            if event & _CONNECTED:
+                return ""
+            if event & _REFUSED:
+                return "what listens there does not speak ZeroMQ: give the port of push_in_spec, or an http: address"
+            return "what listens there is no PULL socket: give the port of push_in_spec"
+        return "nobody takes messages there"
 
     def send(self, items: list[dict[str, Any]]) -> None:
         for item in items:

@@ -226,7 +226,7 @@ class Acceptor:
         try:
             await self._serve()
         except OSError as error:
-            log.error("cannot accept as before: %s; going on as near the limit", error.strerror)
+            log.error("clients not accepted", "they are accepted as near the limit of files", reason=error.strerror)
             self._be_careful()
 
     def _factory(self, door: _ListeningSocket) -> Callable[[], asyncio.Protocol]:
@@ -285,7 +285,7 @@ class Acceptor:
         try:
             await self._loop.connect_accepted_socket(lambda: self._make(tls), sock, ssl=door.context, **door.timeouts)
         except OSError as error:  # a failed TLS handshake is one
-            log.debug("a client could not be accepted: %s", error)
+            log.debug("client not accepted", reason=error)
 
     def _keep(self, work: Any) -> None:
         task = self._loop.create_task(work)
@@ -301,12 +301,12 @@ class Acceptor:
         if now >= self._told + 1:
             self._told = now
             if error:
-                log.error("cannot accept: %s", error)
+                log.error("clients not accepted", reason=error)
             log.warning(
-                "accepting pauses: %d files may be open, %d of them are kept for backends, %d clients are connected; "
-                "others wait until some have gone (LimitNOFILE=; %d times so far)",
-                self.limit,
-                self._reserve,
-                self._clients() + len(self._tasks),
-                self.pauses,
+                "accepting pauses",
+                "clients wait until others have gone; raise LimitNOFILE= or ulimit -n",
+                files_max=self.limit,
+                kept_for_backends=self._reserve,
+                clients=self._clients() + len(self._tasks),
+                pauses=self.pauses,
             )

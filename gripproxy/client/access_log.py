@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from gripproxy.backend.forwarder import Forwarder
+from gripproxy.backend.trace_headers import TraceHeaders
 from gripproxy.client.peer import peer_text
 from gripproxy.config import Config
 from gripproxy.delivery.channel import Wanted
 from gripproxy.http1.request_parser import Request
-from gripproxy.process.log import PRINTABLE_MAX, log
+from gripproxy.process.log import DEBUG, INFO, PRINTABLE_MAX, Log, log
 from gripproxy.routing.route import Route
 
 __all__ = ["AccessLog", "ClientEvents", "Connected", "Logged", "LoggedRequest"]
+
+FAILED: Final = 400
+"""Least status of the requests whose lines ``access_log_sample`` does not leave out."""
 
 
 class Connected(Protocol):
@@ -39,6 +43,10 @@ class Logged(Protocol):
     def target_index(self) -> int:
         """Index of the target that was asked last."""
 
+    @property
+    def serial(self) -> int:
+        """Serial of the request in this process."""
+
 
 class LoggedRequest(Logged, Protocol):
     """A request, as a line describes it."""
@@ -63,65 +71,96 @@ class AccessLog:
         config: The configuration.
         clock: Time in seconds.
         connection_id: Returns the id of a request outside the process by its serial.
+        trace: Maker of the requests' ids.
+        target: The log that the lines of requests go to.
+        own: True if that is a log of their own, which has these lines at any ``log_level``.
     """
 
-    __slots__ = ("_clock", "_connection_id", "_plain", "_proxy")
+    __slots__ = ("_clock", "_connection_id", "_left_out", "_own", "_plain", "_proxy", "_sample", "_target", "_trace")
 
-    def __init__(self, config: Config, clock: Callable[[], float], connection_id: Callable[[int], bytes]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Callable[[], float],
+        connection_id: Callable[[int], bytes],
+        trace: TraceHeaders,
+        target: Log = log,
+        own: bool = False,
+    ) -> None:
         self._proxy = config.proxy
         self._clock = clock
         self._connection_id = connection_id
         self._plain = not (config.proxy.log_from or config.proxy.log_user_agent)
+        self._trace = trace
+        self._target = target
+        self._own = own
+        self._sample = config.runner.access_log_sample
+        self._left_out = 0
 
     def request(self, exchange: LoggedRequest, code: int, size: int) -> None:
-        """Log a request that is over.
+        """Log a request that is over, unless ``log_level`` or ``access_log_sample`` leave it out.
 
         Args:
             exchange: The request.
             code: Status of the response; 0: the client has left.
             size: Bytes of the response's body.
         """
+        route, target = exchange.route, self._target
+        level = target.level if route is None or route.log_level is None else route.log_level
+        if level < INFO and not self._own:
+            return
+        if self._sample > 1 and 0 < code < FAILED:
+            self._left_out += 1
+            if self._left_out < self._sample:
+                return
+            self._left_out = 0
         request, client = exchange.request, exchange.client
         head, forwarder = request.head, exchange.forwarder
         host = head.loggable if head is not None else request.host or b"localhost"
-        if host and code and self._plain and forwarder is not None and forwarder.loggable:
-            target = request.target
+        milliseconds = (self._clock() - exchange.began) * 1000
+        if host and code and self._plain and not target.json and forwarder is not None and forwarder.loggable:
+            path = request.target
             if forwarder.route.secret_query:
-                target = forwarder.route.public(target)
-            line = b"%b http%b://%b%b -> %b %d %d bytes %d ms\n" % (
+                path = forwarder.route.public(path)
+            line = b"request: method=%b scheme=http%b host=%b path=%b status=%d bytes=%d ms=%d %b connection=%b%b\n" % (
                 request.method,
                 b"s" if client.secure else b"",
                 host,
-                target,
-                forwarder.loggable,
+                path,
                 code,
                 size,
-                (self._clock() - exchange.began) * 1000,
+                milliseconds,
+                forwarder.loggable,
+                self._connection_id(exchange.serial),
+                self._trace.text(request, exchange.serial),
             )
             # The bytes of a cached head, and of its target, were checked before.
             printable = head is not None or (line.isascii() and line[:-1].decode("ascii").isprintable())
             if printable and len(line) < PRINTABLE_MAX:
-                log.printable(line)
+                target.printable(line)
                 return
-        route = exchange.route
-        goal = route.targets[exchange.target_index] if route is not None else "-"
-        extra = ""
-        if self._proxy.log_from:
-            extra += f" from={peer_text(client.transport)}"
+        agent = None
         if self._proxy.log_user_agent:
-            agent = next((value for name, value in request.headers if name.lower() == b"user-agent"), b"-")
-            extra += f" agent={agent.decode('latin-1')!r}"
-        log.info(
-            "%s http%s://%s%s -> %s %s %d bytes %d ms%s",
-            request.method,
-            "s" if client.secure else "",
-            request.host or b"localhost",
-            request.target if route is None else route.public(request.target),
-            goal,
-            code or "client left",
-            size,
-            (self._clock() - exchange.began) * 1000,
-            extra,
+            found = next((value for name, value in request.headers if name.lower() == b"user-agent"), b"-")
+            agent = found.decode("latin-1")
+        request_id, parent = self._trace.ids(request, exchange.serial)
+        target.write(
+            INFO,
+            "request",
+            method=request.method,
+            scheme="https" if client.secure else "http",
+            host=request.host or b"localhost",
+            path=request.target if route is None else route.public(request.target),
+            status=code or "client-left",
+            bytes=size,
+            ms=int(milliseconds),
+            route=None if route is None else route.name,
+            target=None if route is None else str(route.targets[exchange.target_index]),
+            connection=self._connection_id(exchange.serial),
+            request_id=request_id or None,
+            traceparent=parent or None,
+            client=peer_text(client.transport) if self._proxy.log_from else None,
+            user_agent=agent,
         )
 
     def hold(
@@ -137,28 +176,52 @@ class AccessLog:
             mode: The mode, as the line names it.
             wanted: The channels.
         """
-        if log.level >= 2:
-            log.info(
-                "%s %s: hold %s on %s for %s as %s",
-                request.method,
-                route.public(request.target),
-                mode,
-                b", ".join(want[0] for want in wanted) or b"no channel",
-                peer_text(client.transport),
-                self._connection_id(serial),
+        if self._wanted(route):
+            self._target.write(
+                INFO,
+                "hold",
+                mode=mode,
+                method=request.method,
+                path=route.public(request.target),
+                channels=[want[0] for want in wanted] or None,
+                client=peer_text(client.transport),
+                connection=self._connection_id(serial),
             )
 
     def left(self, serial: int) -> None:
         """Log a held client that has left; ``serial``: of its request."""
-        if log.level >= 3:
-            log.debug("%s left", self._connection_id(serial))
+        if log.level >= DEBUG:
+            log.debug("held client left", connection=self._connection_id(serial))
 
-    def handshake(self, handshake: Logged, outcome: str) -> None:
-        """Log a WebSocket handshake; ``outcome``: the end of the line."""
+    def handshake(self, handshake: Logged, code: int, cid: bytes | None) -> None:
+        """Log a WebSocket handshake.
+
+        Args:
+            handshake: The handshake.
+            code: Status that the client got: 101 for an open WebSocket.
+            cid: Id of the WebSocket outside the process; None for a rejected one.
+        """
         route, request = handshake.route, handshake.request
-        target = route.targets[handshake.target_index] if route is not None else "-"
-        shown = request.target if route is None else route.public(request.target)
-        log.info("WebSocket %s%s -> %s %s", request.host or b"localhost", shown, target, outcome)
+        if not self._wanted(route):
+            return
+        request_id, parent = self._trace.ids(request, handshake.serial)
+        self._target.write(
+            INFO,
+            "WebSocket",
+            method=request.method,
+            host=request.host or b"localhost",
+            path=request.target if route is None else route.public(request.target),
+            status=code,
+            route=None if route is None else route.name,
+            target=None if route is None else str(route.targets[handshake.target_index]),
+            connection=cid,
+            request_id=request_id or None,
+            traceparent=parent or None,
+        )
+
+    def _wanted(self, route: Route | None) -> bool:
+        level = self._target.level if route is None or route.log_level is None else route.log_level
+        return level >= INFO or self._own
 
 
 class ClientEvents:
@@ -170,7 +233,7 @@ class ClientEvents:
     """
 
     __slots__ = (
-        "_buffers_max", "_clock", "_logged", "bad", "dropped", "faults", "lost", "overfull_cuts", "slow", "stalls",
+        "_buffers_max", "_clock", "_logged", "bad", "deaf", "dropped", "faults", "lost", "overfull_cuts", "slow", "stalls",
         "turned_away",
     )  # fmt: skip
 
@@ -192,27 +255,29 @@ class ClientEvents:
         """WebSockets dropped because one side took no byte of those that waited for it, by that side."""
         self.overfull_cuts = 0
         """Clients cut off because too much waited in the worker."""
+        self.deaf = 0
+        """Holds without a channel."""
         self.faults = 0
         """Control messages and subscriptions of WebSockets' backends that were ignored."""
 
     def bad_client(self, client: Connected, why: str) -> None:
         """Count and log a client that is disconnected; ``why``: bytes that break the protocol, or silence."""
         self.bad += 1
-        log.info("client %s: %s", peer_text(client.transport), why)
+        log.info("client disconnected", client=peer_text(client.transport), reason=why)
 
     def bad_socket(self, client: Connected, why: str) -> None:
         """Count and log a WebSocket client that breaks the protocol; ``why``: the violation."""
         self.bad += 1
-        log.info("WebSocket client %s: %s", peer_text(client.transport), why)
+        log.info("WebSocket client disconnected", client=peer_text(client.transport), reason=why)
 
     def dropped_socket(self, client: Connected, why: str) -> None:
         """Log that ``client``, a WebSocket, is dropped without a close; ``why``: the reason."""
-        log.info("WebSocket client %s dropped: %s", peer_text(client.transport), why)
+        log.info("WebSocket client dropped", client=peer_text(client.transport), reason=why)
 
     def slow_client(self, client: Connected, why: str) -> None:
         """Count and log a client that is cut off because it does not read; ``why``: the bytes that wait."""
         self.slow += 1
-        log.warning("slow client %s cut off: %s", peer_text(client.transport), why)
+        log.warning("slow client cut off", client=peer_text(client.transport), reason=why)
 
     def stalled(self, client: Connected, side: str, waiting: int, seconds: str) -> None:
         """Count a WebSocket that is dropped because one side stalls; at most one line a second for each side.
@@ -226,12 +291,13 @@ class ClientEvents:
         self.stalls[side] += 1
         if self._due(f"stalled {side}"):
             log.warning(
-                "WebSocket stalled, dropped: client=%s side=%s waiting=%d seconds=%s key=ws_stall_timeout dropped=%d",
-                peer_text(client.transport),
-                side,
-                waiting,
-                seconds,
-                self.stalls[side],
+                "WebSocket stalled, dropped",
+                "see ws_stall_timeout",
+                client=peer_text(client.transport),
+                side=side,
+                waiting=waiting,
+                seconds=seconds,
+                dropped=self.stalls[side],
             )
 
     def overfull(self, client: Connected, size: int, total: int, _: str = "") -> None:
@@ -245,12 +311,12 @@ class ClientEvents:
         self.overfull_cuts += 1
         if self._due("overfull"):
             log.warning(
-                "buffers full, client cut off: client=%s waiting=%d total=%d buffers_max=%d cut=%d",
-                peer_text(client.transport),
-                size,
-                total,
-                self._buffers_max,
-                self.overfull_cuts,
+                "buffers full, client cut off",
+                client=peer_text(client.transport),
+                waiting=size,
+                total=total,
+                buffers_max=self._buffers_max,
+                cut=self.overfull_cuts,
             )
 
     def refused(self, client: Connected, why: str, key: str) -> None:
@@ -264,7 +330,7 @@ class ClientEvents:
         self.turned_away += 1
         if self._due("refused"):
             log.warning(
-                "client %s refused: %s (%s; %d refused so far)", peer_text(client.transport), why, key, self.turned_away
+                "client refused", client=peer_text(client.transport), reason=why, key=key, refused=self.turned_away
             )
 
     def ignored(self, client: Connected, why: str) -> None:
@@ -276,7 +342,20 @@ class ClientEvents:
         """
         self.faults += 1
         level = log.warning if self._due("ignored") else log.debug
-        level("WebSocket client %s: backend: %s (%d faults so far)", peer_text(client.transport), why, self.faults)
+        level("fault of a WebSocket's backend", client=peer_text(client.transport), reason=why, faults=self.faults)
+
+    def without_channel(self, route: Route, request: Request, advice: str) -> None:
+        """Count a hold without a channel, which nothing published can reach; at most one line a second.
+
+        Args:
+            route: its route.
+            request: the client's request.
+            advice: the way out.
+        """
+        self.deaf += 1
+        if self._due("deaf"):
+            path = route.public(request.target)
+            log.warning("hold without a channel", advice, route=route.name, path=path, holds=self.deaf)
 
     def item_refused(self, channel: bytes, reason: str, sessions: int) -> None:
         """Log an item that exceeded a bound; called at a limited rate for each channel and reason.
@@ -287,18 +366,18 @@ class ClientEvents:
             sessions: the number of sessions that did not get it.
         """
         name = channel.decode("utf-8", "replace") if channel else "(several)"
-        log.warning("item refused: channel=%s reason=%s sessions=%d", name, reason, sessions)
+        log.warning("item refused", channel=name, reason=reason, sessions=sessions)
 
     def deliveries_dropped(self, count: int) -> None:
         """Count ``count`` deliveries dropped because too many waited; one line for the first of them."""
         if not self.dropped:
-            log.warning("deliveries dropped: more than message_hwm, or than 32 MiB, wait")
+            log.warning("deliveries dropped", "more than message_hwm, or than 32 MiB, wait")
         self.dropped += count
 
     def items_lost(self) -> None:
         """Count and log that the handler dropped this worker's queue."""
         self.lost += 1
-        log.error("items were lost on the way from the handler: this worker does not keep up")
+        log.error("items lost", "this worker did not keep up; reliable sessions ask their backends")
 
     def totals(self) -> dict[str, int]:
         """Return the counters since the process began, by the name under which the handler adds them up."""
@@ -312,6 +391,7 @@ class ClientEvents:
             "dropped-message-hwm": self.dropped,
             "lost": self.lost,
             "ignored-control": self.faults,
+            "holds-without-channel": self.deaf,
         }
 
     def _due(self, kind: str) -> bool:

@@ -227,7 +227,7 @@ class Answering(asyncio.Protocol, ABC):
 
     def unavailable(self) -> None:
         """End the hold: the handler did not confirm its channels in time."""
-        log.error("a hold was not confirmed by the handler in time")
+        log.error("hold not confirmed", "the handler did not answer in time: see hold_confirm_timeout")
         if self._flags & SENT:
             self._unhold()
             self.abort()

@@ -71,8 +71,8 @@ class Exchange(UpstreamRequest):
 
     __slots__ = (
         "_asked", "_chunked", "_code", "_complete", "_decoder", "_head", "_headers", "_kept", "_kept_size", "_last_ids",
-        "_parts", "_reason", "_size", "_way", "answering", "because", "began", "client", "deadline", "figures",
-        "forwarder", "request", "route", "secure", "serial", "trusted",
+        "_parts", "_reason", "_size", "_way", "answering", "because", "began", "client", "deadline",
+        "figures", "forwarder", "request", "route", "secure", "serial", "trusted",
     )  # fmt: skip
 
     _context: ClientContext
@@ -182,7 +182,8 @@ class Exchange(UpstreamRequest):
         else:
             length = None
             body = chunk(body)
-        head = forwarder.head(request, length, client.peer, self.secure, self.trusted, self._last_ids)
+        peer, trace = client.peer, context.trace.lines(request, self.serial)
+        head = forwarder.head(request, length, peer, self.secure, self.trusted, self._last_ids, trace)
         self.figures.server_header_bytes_sent += len(head)
         # Cached heads have their relayed form only for the common case.
         common = request.keep_alive and request.minor and request.complete and request.method != b"HEAD"
@@ -312,8 +313,7 @@ class Exchange(UpstreamRequest):
         backend.release()
         code = head.code
         figures.answered[code // 100] += 1
-        if log.level >= 2:
-            context.access_log.request(self, code, size)
+        context.access_log.request(self, code, size)
         self.client.finished(True)
 
     def on_body(self, data: bytes) -> None:
@@ -415,10 +415,7 @@ class Exchange(UpstreamRequest):
         if self._way == RELAY:
             if self._chunked:
                 self.client.write(b"0\r\n\r\n")
-            code, context = self._code, self._context
-            self.figures.answered[code // 100] += 1
-            if log.level >= 2:
-                context.access_log.request(self, code, self._size)
+            self._log(self._code)
             self.client.finished(request.keep_alive)
         elif self._way == BUFFER:
             self._grip(Response(self._code, self._reason, self._headers, b"".join(self._parts)))
@@ -577,8 +574,8 @@ class Exchange(UpstreamRequest):
     def _fail(self, status: int, text: str, debug: str = "", reason: str = "client", away: bool = False) -> None:
         route = self.route
         shown = debug if debug and route is not None and self._context.router.debug(route) else text
-        if debug:
-            log.info("%s %s: %s", self.request.method, self._shown, debug)
+        if debug and self._pool is None:  # a failure of a target was logged with it
+            log.info("request failed", method=self.request.method, path=self._shown, status=status, reason=debug)
         self._context.stats.responded(self.figures, status, reason, self.figures.answered)
         response = error_response(status, shown)
         if away:
@@ -591,7 +588,5 @@ class Exchange(UpstreamRequest):
         return self.request.target if self.route is None else self.route.public(self.request.target)
 
     def _log(self, code: int) -> None:
-        context = self._context
         self.figures.answered[code // 100] += 1
-        if log.level >= 2:
-            context.access_log.request(self, code, self._size)
+        self._context.access_log.request(self, code, self._size)

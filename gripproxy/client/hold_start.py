@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from gripproxy.client.context import ClientContext
 from gripproxy.client.ports import HoldClient, HoldRequest
@@ -12,7 +13,6 @@ from gripproxy.grip.filters import FilterError, ResponseFilter
 from gripproxy.grip.headers import Headers, first
 from gripproxy.grip.instruct import Instruct, is_instruct_type
 from gripproxy.grip.response import Response
-from gripproxy.process.log import log
 from gripproxy.routing.route import Route
 from gripproxy.sessions.reliable_stream import ReliableStream
 from gripproxy.sessions.response import ResponseHold, ResponseTerms
@@ -21,6 +21,9 @@ from gripproxy.sessions.stream import OPENED, StreamHold, StreamTerms
 __all__ = ["begin_hold", "passes_through"]
 
 _NO_META: dict[bytes, bytes] = {}
+
+
+_CHANNEL_NEEDED: Final = "the backend has to send Grip-Channel, or the target needs sub="
 
 
 class _HoldState:
@@ -87,6 +90,11 @@ def begin_hold(
     request, target = exchange.request, route.targets[exchange.target_index]
     most = context.config.handler.connection_subscription_max
     wanted = _wanted(instruct, route.prefix, target.subs, most) if instruct.mode is not None else []
+    if instruct.mode is not None and not wanted:
+        if context.router.debug(route):
+            exchange.refuse(f"Grip-Hold: {instruct.mode} without a channel: {_CHANNEL_NEEDED}")
+            return
+        context.events.without_channel(route, request, _CHANNEL_NEEDED)
     uri = b""
     if instruct.mode == "response" or instruct.next is not None or any(want[3] for want in wanted):
         uri = request.uri(client.secure)
@@ -114,8 +122,7 @@ def _end_half_closed(
     if request.method == b"HEAD" and instruct.mode != "response":
         exchange.respond_head(response)
         return
-    if log.level >= 2:
-        context.access_log.request(exchange, response.code, len(response.body))
+    context.access_log.request(exchange, response.code, len(response.body))
     if not opened:
         response = exchange.with_cors(response)
     if instruct.mode == "response" or response.code in (204, 304):
@@ -222,7 +229,16 @@ def _hold_stream(
             state.scopes[index] = scope
         # URI and link are those of the terms, which are shared.
         stream = ReliableStream(
-            client, context.sessions, terms, first_bytes, serial, terms.uri, terms.link, scope, chunked
+            client,
+            context.sessions,
+            terms,
+            first_bytes,
+            serial,
+            terms.uri,
+            terms.link,
+            scope,
+            chunked,
+            context.trace.passed_on(request),
         )
     else:
         stream = StreamHold(client, context.sessions, terms, first_bytes, serial, chunked)

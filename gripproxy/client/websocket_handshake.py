@@ -122,6 +122,7 @@ class WebSocketHandshake:
             self.client.peer,
             self.secure,
             self.trusted,
+            self.serial,
         )
         self._upstream.start()
 
@@ -172,7 +173,7 @@ class WebSocketHandshake:
             self._reject(503, "Service unavailable.", [(b"Retry-After", b"%d" % RETRY_AFTER)], kind)
             return
         route, target = self.route, self.request.target
-        log.info("WebSocket %s: %s", target if route is None else route.public(target), debug)
+        log.info("WebSocket failed", path=target if route is None else route.public(target), status=502, reason=debug)
         shown = route is not None and self._context.router.debug(route)
         self._reject(502, debug if shown else _ERROR, reason=kind)
 
@@ -258,8 +259,7 @@ class WebSocketHandshake:
             websocket.pause_writing()
         context = self._context
         context.registry.socket_began(session)
-        if log.level >= 2:
-            context.access_log.handshake(self, f"open as {session.cid.decode()}")
+        context.access_log.handshake(self, 101, session.cid)
         self._upstream = None
         if context.registry.draining:
             context.loop.call_soon(session.drain)
@@ -284,8 +284,7 @@ class WebSocketHandshake:
             for h in response.headers
             if h[0].lower() not in (b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"upgrade")
         ]
-        if log.level >= 2:
-            self._context.access_log.handshake(self, f"rejected with {response.code}")
+        self._context.access_log.handshake(self, response.code, None)
         self._upstream = None
         self.client.send_response(response, self.request)
 

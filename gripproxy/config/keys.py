@@ -105,6 +105,8 @@ class Runner:
     logdir: str = key("", "path", "accepted for compatibility: there is one log, see --logfile", kind="path")
     log_level: int = key(2, "", "0 error, 1 warning, 2 info, 3 debug; or component:level", kind="level")
     log_format: str = key("text", "", "form of log lines", choices=("text", "json"))
+    access_log: str = key("", "path", "file for the lines of requests; empty: the log", kind="file")
+    access_log_sample: int = key(1, "requests", "a line for one of so many; those that fail have one each", low=1)
     client_buffer_size: int = key(8192, "bytes", "a client's request head must fit", low=256, high=16 * 1024 * 1024)
     client_maxconn: int = key(50000, "connections", "client connections at once", low=1)
     client_keepalive: int = key(
@@ -137,6 +139,9 @@ class Proxy:
     orig_headers_need_mark: tuple[str, ...] = key((), "", "headers not copied by orig_headers")
     accept_pushpin_route: bool = key(False, "", "obey the request header Pushpin-Route")
     cdn_loop: str = key("", "", "token added to CDN-Loop")
+    trace_headers: tuple[str, ...] = key(
+        ("x-request-id", "traceparent"), "", "ids that backends get if the client sent none", kind="trace"
+    )
     log_from: bool = key(False, "", "client address in request lines of the log")
     log_user_agent: bool = key(False, "", "client user agent in request lines of the log")
     sig_iss: str = key("pushpin", "", "issuer in Grip-Sig")
@@ -196,6 +201,7 @@ class Handler:
     )
     control_tls_cert: str = key("", "path", "certificate of the control port", kind="file")
     control_tls_key: str = key("", "path", "its private key", kind="file")
+    publish_strict: bool = key(True, "", "refuse items that no client can get: unknown formats only, an empty channel")
     reserved_prefix: str = key("", "", "channels that begin with it are for reserved routes and reserved_key")
     reserved_key: str = key("", "", "key to publish on these: literal, base64:, file:", kind="secret")
     stats_spec: str = key("", "ZeroMQ", "PUB, binds", kind="spec", builtin="ipc://{rundir}/{ipc_prefix}stats")

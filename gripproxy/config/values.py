@@ -181,6 +181,13 @@ def _forwarded(item: str) -> str:
     return item
 
 
+def _trace(item: str) -> str:
+    name = item.lower()
+    if name not in ("x-request-id", "traceparent", "none"):
+        raise ValueError("must be x-request-id, traceparent, or none")
+    return name
+
+
 def _nets(item: str) -> tuple[str, ...]:
     if item in NETWORKS:
         return NETWORKS[item]
@@ -197,6 +204,7 @@ READERS: Final[dict[str, Callable[[str], Any]]] = {
     "forwarded": _forwarded,
     "octal": parse_octal,
     "nets": _nets,
+    "trace": _trace,
 }
 """Kind of a key (gripproxy.config_keys) to the function that checks one item of its value. It raises ValueError."""
 

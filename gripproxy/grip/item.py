@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 from gripproxy.grip.errors import PublisherError
+from gripproxy.grip.nearest_name import nearest
 from gripproxy.grip.response import FINAL_MAX, FINAL_MIN, phrase
 from gripproxy.grip.tnetstring import MAX_DEPTH
 from gripproxy.grip.utf8 import is_utf8
 
-__all__ = ["Item", "ItemError", "MessageFormat", "ResponseFormat", "StreamFormat", "parse_tnet"]
+__all__ = ["Item", "ItemError", "MessageFormat", "ResponseFormat", "StreamFormat", "fault_of", "parse_tnet"]
 
 
 Header = tuple[bytes, bytes]
@@ -95,11 +96,50 @@ NO_META: Final[dict[bytes, bytes]] = {}
 """The meta of every item without one: shared, not to be written to."""
 
 
+FORMATS: Final = frozenset((b"http-response", b"http-stream", b"ws-message"))
+"""Formats that there are."""
+
+
+_COMMON_KEYS: Final = frozenset((b"action", b"content-filters"))
+
+
+_KEYS: Final = {
+    b"http-response": _COMMON_KEYS | {b"code", b"reason", b"headers", b"body", b"body-patch"},
+    b"http-stream": _COMMON_KEYS | {b"content"},
+    b"ws-message": _COMMON_KEYS | {b"type", b"content", b"content-bin", b"code", b"reason"},
+}
+"""Keys of each format in a tnetstring."""
+
+
+_JSON_KEYS: Final = {
+    b"http-response": _KEYS[b"http-response"] | {b"body-bin"},
+    b"http-stream": _KEYS[b"http-stream"] | {b"content-bin"},
+    b"ws-message": _KEYS[b"ws-message"],
+}
+"""Keys of each format in JSON, where content may be base64."""
+
+
+UNKNOWN_MAX: Final = 3
+"""Unknown names that are kept of an item."""
+
+
+NAME_SHOWN: Final = 40
+"""Bytes of an unknown name that are kept."""
+
+
 class ItemError(PublisherError, ValueError):
     """The publisher's item cannot be used; the text is the one a publisher gets to see (docs/grip.md §5.2).
 
-    It is empty for an unknown ``action``.
+    It is empty for an unknown ``action``, as Pushpin's is; ``reason`` is never empty.
+
+    Args:
+        text: for the publisher.
+        reason: the fault, if ``text`` is empty or leaves out a part.
     """
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason or text
 
 
 @dataclass(slots=True)
@@ -155,6 +195,8 @@ class Item:
     size: int | None = None
     """Bytes for block accounting instead of the size of the content."""
     no_seq: bool = False
+    unknown: tuple[str, ...] = ()
+    """Names that the item has and the protocol has not: formats, and keys of formats as ``http-stream.contents``."""
 
 
 def parse_tnet(obj: object, channel: bytes | None = None) -> Item:
@@ -209,7 +251,7 @@ def parse_fields(obj: object, channel: object, json: bool) -> Item:
     if formats is None:
         formats = obj
         if b"http-response" not in obj and b"http-stream" not in obj and b"ws-message" not in obj:
-            raise ItemError("no formats specified")
+            raise ItemError("no formats specified", "no formats specified" + _meant(obj))
     elif type(formats) is not dict:
         raise _wrong(ITEM, "formats")
     elif not formats:
@@ -224,7 +266,50 @@ def parse_fields(obj: object, channel: object, json: bool) -> Item:
     no_seq = get(b"no-seq", False)
     if type(no_seq) is not bool:
         raise _wrong(ITEM, "no-seq")
-    return Item(cast(bytes, channel), id_, prev_id, response, stream, message, meta, size, no_seq)
+    unknown = _unknown(formats, formats is not obj, _JSON_KEYS if json else _KEYS)
+    return Item(cast(bytes, channel), id_, prev_id, response, stream, message, meta, size, no_seq, unknown)
+
+
+def _meant(item: dict[bytes, object]) -> str:
+    """Return a proposal if a key of the item, which has no format, is like the name of one."""
+    for name in item:
+        if near := nearest(_shown(name), (known.decode() for known in FORMATS)):
+            return f", but there is '{_shown(name)[:NAME_SHOWN]}'{near}"
+    return ""
+
+
+def _unknown(formats: dict[bytes, Any], only: bool, known: dict[bytes, frozenset[bytes]]) -> tuple[str, ...]:
+    """Return the unknown names in the formats, UNKNOWN_MAX at most.
+
+    Args:
+        formats: by name, checked.
+        only: whether they have a dictionary of their own; else they are keys of the item, and others are ignored.
+        known: keys by format.
+    """
+    found: list[str] = []
+    for name, value in formats.items():
+        keys = known.get(name)
+        if keys is None:
+            if only:
+                found.append(_shown(name)[:NAME_SHOWN])
+        elif not value.keys() <= keys:
+            found += [f"{name.decode()}.{_shown(key)[:NAME_SHOWN]}" for key in value if key not in keys][:UNKNOWN_MAX]
+    return tuple(found[:UNKNOWN_MAX])
+
+
+def fault_of(item: Item) -> str:
+    """Return why an item can reach no client, although Pushpin accepts it; empty if it can.
+
+    Args:
+        item: as parsed.
+    """
+    if not item.channel:
+        return f"{ITEM} contains 'channel' with an empty value: no client can be on it"
+    if item.response is None and item.stream is None and item.message is None and item.unknown:
+        names = sorted(name.decode() for name in FORMATS)
+        given = item.unknown[0]
+        return f"unknown format '{given}'{nearest(given, names) or ': expected ' + ', '.join(names)}"
+    return ""
 
 
 def _response(value: object, json: bool) -> ResponseFormat:
@@ -265,7 +350,7 @@ def _stream(value: object, json: bool) -> StreamFormat | None:
     action = _action(value, _STREAM)
     fields = cast("dict[bytes, object]", value)
     if action == "refresh":
-        raise ItemError("")
+        raise ItemError("", f"{_STREAM} contains 'action' with the value 'refresh', which streams do not have")
     if action != "send":
         return StreamFormat(action)
     filters = _filters(fields, _STREAM)
@@ -330,7 +415,8 @@ def _action(value: object, owner: str) -> MessageAction:
         raise _wrong(owner, "action")
     known = _ACTIONS.get(action)
     if known is None:
-        raise ItemError("")
+        near = nearest(_shown(action), (name.decode() for name in _ACTIONS))
+        raise ItemError("", f"{owner} contains 'action' with the unknown value '{_shown(action)[:NAME_SHOWN]}'{near}")
     return known
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from gripproxy.grip.item import ITEM, NO_META, Item, ItemError, StreamFormat, parse_fields
 from gripproxy.grip.tnetstring import MAX_DEPTH, FrameError, check_depth
 
-__all__ = ["parse_json"]
+__all__ = ["common_json", "parse_json"]
 
 
 _NAMES: Final = {
@@ -28,11 +28,15 @@ def parse_json(obj: object) -> Item:
 
     Source: docs/grip.md §5.1, §5.2, §0.2.
     """
-    return _common_json(obj) or parse_fields(_to_bytes(obj, MAX_DEPTH), None, True)
+    return common_json(obj) or parse_fields(_to_bytes(obj, MAX_DEPTH), None, True)
 
 
-def _common_json(obj: object) -> Item | None:
-    """Return the item if it is one like nearly all, text for streams and nothing besides; else None."""
+def common_json(obj: object) -> Item | None:
+    """Return the item if it is one like nearly all, text for streams and nothing besides; else None.
+
+    Args:
+        obj: result of ``orjson.loads`` for the item.
+    """
     if type(obj) is not dict or type(formats := obj.get("formats")) is not dict or len(formats) != 1:
         return None
     value = formats.get("http-stream")

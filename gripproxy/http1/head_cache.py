@@ -8,15 +8,12 @@ Entries are never changed: each belongs to all requests, or responses, with thes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from gripproxy.grip.instruct import INSTRUCT_TYPE, is_instruct_type
 from gripproxy.http1.content_coding import CODINGS
 from gripproxy.http1.header_classes import CODING, DROP, GRIP, LENGTH, RESPONSE_NAMES, TYPE
 from gripproxy.http1.serializer import framing_lines
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "BLOCK_MAX",
@@ -107,7 +104,7 @@ class RequestHead:
         length: bytes of the body, 0 for none.
     """
 
-    __slots__ = ("check", "events", "forwarded", "headers", "host", "length", "loggable", "name", "size")
+    __slots__ = ("check", "events", "forwarded", "headers", "host", "length", "loggable", "name", "size", "trace")
 
     def __init__(self, headers: Headers, host: bytes | None, check: bool, size: int, length: int = 0) -> None:
         self.headers = tuple(headers)
@@ -124,6 +121,8 @@ class RequestHead:
         """Host without port, as routes name it; None until the first lookup."""
         self.events: bool | None = None
         """True if the request looks like WebSocket-over-HTTP; None until the first lookup."""
+        self.trace: Any = None
+        """Ids that the lines have for ``gripproxy.backend.trace_headers``; None until the first lookup."""
         self.forwarded: dict[object, tuple[bytes, tuple[bytes, ...]]] = {}
         """By forwarder: the lines that go to the backend, and the values of X-Forwarded-For."""
 

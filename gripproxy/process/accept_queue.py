@@ -90,7 +90,7 @@ class AcceptQueue:
                 self._keep(self._connect(sock))
         except OSError as error:
             # The server meets the same error, and reports it.
-            log.debug("cannot accept: %s", error.strerror)
+            log.debug("clients not accepted", reason=error.strerror)
 
     async def _connect(self, sock: socket.socket) -> None:
         try:
@@ -98,7 +98,7 @@ class AcceptQueue:
                 self._make, sock, ssl=self._tls, ssl_handshake_timeout=self._handshake
             )
         except OSError as error:  # a failed TLS handshake is one
-            log.debug("a client could not be accepted: %s", error)
+            log.debug("client not accepted", reason=error)
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)

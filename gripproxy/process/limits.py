@@ -25,6 +25,6 @@ def raise_file_limit() -> int:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError) as error:
-        log.warning("cannot raise the limit of open files from %d to %d: %s", soft, wanted, error)
+        log.warning("limit of open files not raised", limit=soft, wanted=wanted, reason=error)
         return soft
     return wanted

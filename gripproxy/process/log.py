@@ -1,7 +1,7 @@
 """The log all processes share: whole lines into one stream or one file, as text or as JSON.
 
-Lines look like Pushpin's: ``[INFO] 2026-11-20 12:00:00.000 [worker 1] text``. Several processes write to the same
-stream or file; each writes whole lines with one ``write`` (O_APPEND for files), so lines never mix.
+Lines begin like Pushpin's: ``[INFO] 2026-11-20 12:00:00.000 [worker 1] event: key=value``. Several processes write to
+the same stream or file; each writes whole lines with one ``write`` (O_APPEND for files), so lines never mix.
 
 A log must never stop a server. Info lines are collected and written every 100 ms when an event loop runs; a pipe or
 terminal whose reader does not read is not waited for: lines are kept up to a bound, then dropped and counted. Values
@@ -14,7 +14,6 @@ log through it are written too.
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 import os
 import select
@@ -22,12 +21,15 @@ import stat
 import time
 import traceback
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
+
+from gripproxy.process.log_event import escape, json_of, text_of
 
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["DEBUG", "ERROR", "INFO", "PRINTABLE_MAX", "WARNING", "Log", "escape", "log"]
+__all__ = ["DEBUG", "ERROR", "INFO", "PRINTABLE_MAX", "WARNING", "Log", "access", "log"]
 
 ERROR: Final = 0
 WARNING: Final = 1
@@ -55,30 +57,6 @@ PRINTABLE_MAX: Final = 3500
 """Bytes that a text may have with which a line is surely shorter than MAX_WRITE."""
 
 
-class _Escapes(dict[int, str]):
-    """Translation table: unprintable characters become escapes, computed at first use (bounded by Unicode)."""
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        if character.isprintable():
-            self[code] = character
-        else:
-            self[code] = repr(character)[1:-1] if code < 0xD800 or code > 0xDFFF else f"\\u{code:04x}"
-        return self[code]
-
-
-_ESCAPES = _Escapes()
-
-
-def escape(text: str) -> str:
-    """Return ``text`` with unprintable characters as backslash escapes; printable ones, backslashes too, are unchanged.
-
-    Args:
-        text: control characters, line separators and lone surrogates in it are unprintable.
-    """
-    return text if text.isprintable() else text.translate(_ESCAPES)
-
-
 def _cut(line: bytes, limit: int) -> bytes:
     """Return ``line`` without its line end, shortened to fewer than ``limit`` bytes at a character's border."""
     return line[: limit - 4].decode("utf-8", "ignore").encode() + b"..."
@@ -99,7 +77,8 @@ class Log:
         self._fd = 1
         self._regular = False
         self._poll: select.poll | None = None
-        self._json = False
+        self.json = False
+        """True if a line is an object of JSON."""
         self._process = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scheduled = False
@@ -113,7 +92,14 @@ class Log:
 
     # Setting up
 
-    def configure(self, level: int = INFO, file: str | None = None, json: bool = False, process: str = "") -> None:
+    def configure(
+        self,
+        level: int = INFO,
+        file: str | None = None,
+        json: bool = False,
+        process: str = "",
+        libraries: bool = True,
+    ) -> None:
         """Set level, destination and form of the lines.
 
         Args:
@@ -121,6 +107,7 @@ class Log:
             file: path to append to (created if missing), None for standard output.
             json: one JSON object per line instead of text.
             process: name in each line, as ``worker 1``.
+            libraries: whether it takes the records of standard logging.
 
         Raises:
             OSError: the file cannot be opened.
@@ -128,10 +115,11 @@ class Log:
         self.flush()
         self._use(1 if file is None else self._open(file), file)
         self.level = level
-        self._json = json
+        self.json = json
         self._second = self._milli = -1  # the cached time stamp may have the other form
         self._process = process
-        _route_standard_logging(self)
+        if libraries:
+            _route_standard_logging(self)
         if not self._registered:
             self._registered = True
             atexit.register(self.flush)
@@ -158,7 +146,8 @@ class Log:
         try:
             descriptor = self._open(self._file)
         except OSError as error:
-            self.error("cannot reopen the log file %s: %s; going on with the old one", self._file, error.strerror)
+            sentence = "the old file stays in use"
+            self.error("log file not opened again", sentence, file=self._file, reason=error.strerror)
             return
         self._use(descriptor, self._file)
 
@@ -181,57 +170,80 @@ class Log:
 
     # Writing
 
-    def error(self, text: str, *args: object) -> None:
-        """Log a failure. ``text`` is a %-format for ``args``; bytes are shown as text."""
-        self.write(ERROR, text, *args)
+    def error(self, event: str, sentence: str = "", /, **fields: object) -> None:
+        """Log a failure.
 
-    def warning(self, text: str, *args: object) -> None:
-        """Log a condition that the operator should look at; ``text`` is a %-format for ``args``."""
+        Args:
+            event: its name, a few words, the same each time.
+            sentence: for people: the consequence, or the way out; may be empty.
+            fields: values; those that are None are left out, bytes are shown as text.
+        """
+        self.write(ERROR, event, sentence, **fields)
+
+    def warning(self, event: str, sentence: str = "", /, **fields: object) -> None:
+        """Log a condition that the operator should look at.
+
+        Args:
+            event: its name, a few words, the same each time.
+            sentence: for people: the consequence, or the way out; may be empty.
+            fields: values; those that are None are left out, bytes are shown as text.
+        """
         if self.level >= WARNING:
-            self.write(WARNING, text, *args)
+            self.write(WARNING, event, sentence, **fields)
 
-    def info(self, text: str, *args: object) -> None:
-        """Log an event (a request, a hold, a start); ``text`` is a %-format for ``args``."""
+    def info(self, event: str, sentence: str = "", /, **fields: object) -> None:
+        """Log an event of normal operation (a request, a hold, a start).
+
+        Args:
+            event: its name, a few words, the same each time.
+            sentence: for people: the consequence, or the way out; may be empty.
+            fields: values; those that are None are left out, bytes are shown as text.
+        """
         if self.level >= INFO:
-            self.write(INFO, text, *args)
+            self.write(INFO, event, sentence, **fields)
 
-    def debug(self, text: str, *args: object) -> None:
-        """Log details for debugging; ``text`` is a %-format for ``args``."""
+    def debug(self, event: str, sentence: str = "", /, **fields: object) -> None:
+        """Log details for debugging.
+
+        Args:
+            event: its name, a few words, the same each time.
+            sentence: for people: the consequence, or the way out; may be empty.
+            fields: values; those that are None are left out, bytes are shown as text.
+        """
         if self.level >= DEBUG:
-            self.write(DEBUG, text, *args)
+            self.write(DEBUG, event, sentence, **fields)
 
-    def exception(self, text: str, *args: object) -> None:
-        """Log a bug with the traceback of the exception being handled; ``text`` is a %-format for ``args``."""
-        self.write(ERROR, text, *args, trace=traceback.format_exc())
+    def exception(self, event: str, sentence: str = "", /, **fields: object) -> None:
+        """Log a bug with the traceback of the exception being handled.
 
-    def write(self, level: int, text: str, *args: object, trace: str | None = None) -> None:
+        Args:
+            event: its name, a few words, the same each time.
+            sentence: for people: the consequence, or the way out; may be empty.
+            fields: values; those that are None are left out, bytes are shown as text.
+        """
+        self.write(ERROR, event, sentence, traceback.format_exc(), **fields)
+
+    def write(self, level: int, event: str, sentence: str = "", trace: str | None = None, /, **fields: object) -> None:
         """Write one line regardless of ``self.level`` (a route may have a level of its own, docs/grip.md §1.3).
 
         Args:
             level: of the line, ERROR to DEBUG.
-            text: %-format for ``args``.
-            args: values; bytes are shown as text.
+            event: its name.
+            sentence: for people: the consequence, or the way out; may be empty.
             trace: traceback to be appended.
+            fields: values by name.
         """
-        if args:
-            try:
-                # Bytes become text, so that %s shows abc and not b'abc'.
-                text %= tuple([arg.decode("utf-8", "backslashreplace") if type(arg) is bytes else arg for arg in args])
-            except (TypeError, ValueError):  # a mistake in a log line must not fail the work it reports
-                text = f"{text} {args!r}"
-        self._add(self._format(level, text, trace), level <= WARNING)
+        self._add(self._line(level, event, sentence, trace, fields), level <= WARNING)
 
     def printable(self, text: bytes) -> None:
-        """Write an info line regardless of ``self.level``: the fast path for the line of each request.
+        """Write an info line of text regardless of ``self.level``: the fast path for the line of each request.
 
         Args:
-            text: printable ASCII, shorter than PRINTABLE_MAX bytes, with a newline at its end.
+            text: an event as ``text_of`` returns it: printable ASCII, shorter than PRINTABLE_MAX bytes, with a newline
+                at its end. Only while ``json`` is false.
         """
         milli = int(time.time() * 1000)
         if milli != self._milli:
-            if self._json:
-                self.write(INFO, text[:-1].decode("ascii"))
-                return
             self._milli = milli
             self._begin = self._beginning(INFO, milli).encode("utf-8", "backslashreplace")
         self._add(self._begin + text, False)
@@ -259,18 +271,25 @@ class Log:
             # Local time as Pushpin has it; JSON is for machines and gets the offset too.
             # Of this second: the clock that strftime would look at is a few milliseconds behind time.time().
             local = time.localtime(second)
-            self._stamp = time.strftime("%Y-%m-%dT%H:%M:%S" if self._json else "%Y-%m-%d %H:%M:%S", local)
+            self._stamp = time.strftime("%Y-%m-%dT%H:%M:%S" if self.json else "%Y-%m-%d %H:%M:%S", local)
         return f"{self._stamp}.{milli % 1000:03d}"
 
     def _beginning(self, level: int, milli: int) -> str:
         return f"[{TAGS[level]}] {self._stamped(milli)} [{self._process}] "
 
-    def _format(self, level: int, text: str, trace: str | None = None) -> bytes:
+    def _line(self, level: int, event: str, sentence: str, trace: str | None, fields: Mapping[str, object]) -> bytes:
         milli = int(time.time() * 1000)
-        if self._json:
-            return self._format_json(level, self._stamped(milli) + time.strftime("%z"), text, trace)
-        if not text.isprintable():
-            text = text.translate(_ESCAPES)
+        if not self.json:
+            return self._text(level, milli, text_of(event, fields, sentence), trace)
+        start = {
+            "time": self._stamped(milli) + time.strftime("%z"),
+            "level": JSON_LEVELS[level],
+            "process": self._process,
+            "event": event,
+        }
+        return json_of(start, fields, sentence, trace, MAX_WRITE - 1) + b"\n"
+
+    def _text(self, level: int, milli: int, text: str, trace: str | None = None) -> bytes:
         line = (self._beginning(level, milli) + text).encode("utf-8", "backslashreplace")
         if len(line) >= MAX_WRITE:
             line = _cut(line, MAX_WRITE)
@@ -281,19 +300,6 @@ class Log:
                 cut = tail.find(b"\n", len(tail) - room)
                 tail = tail[cut:] if cut >= 0 else b""
             line += tail
-        return line + b"\n"
-
-    def _format_json(self, level: int, stamp: str, text: str, trace: str | None) -> bytes:
-        entry = {"time": stamp, "level": JSON_LEVELS[level], "process": self._process, "message": text}
-        if trace is not None:
-            entry["traceback"] = trace
-        line = json.dumps(entry).encode()
-        if len(line) >= MAX_WRITE:
-            # An escaped character takes up to 12 bytes, so this many always fit.
-            entry["message"] = text[:160] + "..."
-            if trace is not None:
-                entry["traceback"] = trace[-120:]
-            line = json.dumps(entry).encode()
         return line + b"\n"
 
     def _flush_later(self) -> None:
@@ -326,7 +332,8 @@ class Log:
         """Take whole lines, at least one and as many as fit in one write, off the queue."""
         lines = self._lines
         if self.dropped:
-            lines.appendleft(self._format(WARNING, f"{self.dropped} log lines were dropped: they could not be written"))
+            fields = {"lines": self.dropped}
+            lines.appendleft(self._line(WARNING, "log lines dropped", "they could not be written", None, fields))
             self.dropped = 0
         if self._regular:
             take = lines.popleft
@@ -371,7 +378,7 @@ class _Bridge(logging.Handler):
             text = record.getMessage()
         except (TypeError, ValueError) as error:
             text = f"{record.msg!r} with {record.args!r}: {error}"
-        self._target.write(level, "%s: %s", record.name, text, trace=trace)
+        self._target.write(level, "library", text, trace, name=record.name)
 
 
 LIBRARY_LEVELS: Final = (logging.ERROR, logging.WARNING, logging.WARNING, logging.INFO)
@@ -389,3 +396,6 @@ def _route_standard_logging(target: Log) -> None:
 
 log: Final = Log()
 """The log of this process."""
+
+access: Final = Log()
+"""The log of requests of this process, if they have a file of their own."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from gripproxy.process.handover import ALONE, HANDOVER_VARIABLE, Handover
-from gripproxy.process.log import log
+from gripproxy.process.log import access, log
 from gripproxy.process.runner_messages import Retire, RunnerMessage, UseRoutes, decode_message
 from gripproxy.process.systemd import notify_supervisor
 
@@ -211,7 +211,7 @@ class Child:
             if self._on_use is not None:
                 self._on_use(message.generation)
         elif not self._descriptors:
-            log.error("new routes were refused: no file descriptor is left for them")
+            log.error("new routes refused", "no file descriptor is left for them: raise LimitNOFILE= or ulimit -n")
             self._send(REFUSED)
         elif self._on_routes is None or self.stop_reason is not None:
             os.close(self._descriptors.pop(0))
@@ -227,7 +227,7 @@ class Child:
         if self.stop_reason is not None:
             return
         self.stop_reason = reason
-        log.info("stopping: %s", reason)
+        log.info("stopping", reason=reason)
         if self._sock is None:
             notify_supervisor("STOPPING=1")
         else:
@@ -237,7 +237,8 @@ class Child:
 
     def _hangup(self) -> None:
         log.reopen()
-        log.info("SIGHUP: log reopened, loading again what can be loaded again")
+        access.reopen()
+        log.info("SIGHUP received", "the log was opened again, files are loaded again")
         if self._on_hangup is not None:
             self._on_hangup()
 

@@ -27,7 +27,7 @@ def notify_supervisor(state: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
             sender.sendto(state.encode(), address)
     except OSError as error:
-        log.debug("cannot tell the supervisor %s: %s", state, error)
+        log.debug("supervisor not told", state=state, reason=error)
 
 
 class Watchdog:

@@ -82,7 +82,9 @@ class Certificates:
         try:
             return self._load(stem)
         except CertificateError as error:
-            log.error("%s", error)
+            log.error(
+                "certificate not usable", "the one loaded before is used, if there is one", name=stem, reason=error
+            )
             known = self._loaded.get(stem)
             return None if known is None else known[1]
 

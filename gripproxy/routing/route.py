@@ -136,6 +136,11 @@ class Route:
     def __post_init__(self) -> None:
         self.rate_key = self.id if self.explicit_id else b""
 
+    @property
+    def name(self) -> str:
+        """The id if the operator gave one, else the host and the beginning of the path, as people know the route."""
+        return (self.id if self.explicit_id else self.host + self.path_beg).decode("utf-8", "replace")
+
     def public(self, uri: bytes) -> bytes:
         """Return a URI, or the target of a request, without the parameters of ``secret_query``.
 

@@ -53,9 +53,9 @@ def log_problems(problems: Iterable[RouteProblem]) -> None:
     """Log ``problems`` of lines of the routes, up to a bound."""
     found = list(problems)
     for problem in found[:MAX_PROBLEMS]:
-        log.warning("%s", problem)
+        log.warning("routes", str(problem))
     if len(found) > MAX_PROBLEMS:
-        log.warning("%d more lines of the routes are wrong: gripproxy check shows all", len(found) - MAX_PROBLEMS)
+        log.warning("more lines of the routes are wrong", "gripproxy check shows all", lines=len(found) - MAX_PROBLEMS)
 
 
 class Settling:

@@ -24,7 +24,7 @@ from gripproxy.process.supervised import RUNNER_SIGNALS
 from gripproxy.runner.lifecycle import Lifecycle, State
 from gripproxy.runner.service import Service
 
-__all__ = ["ChildProcess", "describe_status", "make_processes"]
+__all__ = ["ChildProcess", "how_ended", "make_processes"]
 
 _DROPPED_VARIABLES: Final = (
     "LISTEN_FDS",
@@ -40,14 +40,14 @@ _ROOT: Final = str(Path(__file__).resolve().parents[2])
 """Folder of the package."""
 
 
-def describe_status(status: int) -> str:
-    """Return the text for an exit ``status`` in the log; negative: the number of a signal."""
+def how_ended(status: int) -> dict[str, object]:
+    """Return the field for an exit ``status`` in the log; negative: the number of a signal."""
     if status >= 0:
-        return f"ended with status {status}"
+        return {"status": status}
     try:
-        return f"was killed by {signal.Signals(-status).name}"
+        return {"signal": signal.Signals(-status).name}
     except ValueError:
-        return f"was killed by signal {-status}"
+        return {"signal": -status}
 
 
 class ChildProcess:

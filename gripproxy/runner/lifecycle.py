@@ -197,7 +197,7 @@ class Lifecycle:
     def _failed(self, now: float, status: int) -> Verdict | None:
         """Count a failed start; return the verdict if it was the last one, and set ``reason``."""
         if status == CONFIG_STATUS and not self._ever_ready:
-            self.reason = f"it ended with status {status}: its configuration is wrong"
+            self.reason = f"it ended with status {status}, its line in the log says why"
             return Verdict.ABANDON if self._trial else Verdict.GIVE_UP
         self._trials += self._trial
         if self._trial and self._trials >= TRIAL_STARTS:

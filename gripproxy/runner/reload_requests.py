@@ -156,9 +156,9 @@ class ReloadRequests:
             return
         failure = self._restart.failure
         if failure:
-            log.error("reload: %s", failure)
+            log.error("reload", step=failure)
         else:
-            log.info("reload: done")
+            log.info("reload done")
         requests, self._restart, self._restarting = self._restarting, None, []
         for request in requests:
             self._answers.finish(request, failure)
@@ -201,7 +201,7 @@ class ReloadRequests:
             self._begin([request for request in requests if request is not None], fresh, reading)
 
     def _refuse(self, requests: list[AdminRequest | None], reason: str) -> None:
-        log.error("reload: %s; nothing has changed", reason)
+        log.error("reload refused", "nothing has changed", reason=reason)
         for request in requests:
             if request is not None:
                 self._answers.finish(request, reason)

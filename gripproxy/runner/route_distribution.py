@@ -89,9 +89,13 @@ class RouteDistribution:
         self._watch = RoutesWatch(source, source.stamp(), self._found)
         assert reading.routes is not None
         self._accept(reading, reading.routes)
-        log.info("routes loaded: generation=%d routes=%d", self.generation, self._count)
+        log.info("routes loaded", generation=self.generation, routes=self._count)
         if not self._count:
-            log.error("%s: there is no usable route: every request gets an error", source.path or "--route")
+            log.error(
+                "no usable route",
+                "every request gets an error: gripproxy check says what is wrong",
+                source=source.path or "--route",
+            )
 
     @property
     def inherited(self) -> InheritedRoutes:
@@ -176,7 +180,7 @@ class RouteDistribution:
     def _take(self, reading: Reading, now: float) -> None:
         fault = self.fault(reading)
         if fault:
-            log.error("%s; the routes stay as they were: generation=%d", fault, self.generation)
+            log.error("new routes not used", "the routes stay as they were", reason=fault, generation=self.generation)
         elif reading.routes is not None and (reading.asked or reading.digest != self._digest):
             self._accept(reading, reading.routes)
             self._offer_at = now
@@ -198,13 +202,14 @@ class RouteDistribution:
         stalled = self._watch.stalled(now)
         if stalled and not self._stalled:
             log.error(
-                "%s: no answer from its file system for %g s; the routes stay as they were: generation=%d",
-                self._source.path,
-                STALL,
-                self.generation,
+                "routes file not read, its file system does not answer",
+                "the routes stay as they were",
+                file=self._source.path,
+                seconds=STALL,
+                generation=self.generation,
             )
         elif self._stalled and not stalled:
-            log.info("%s: its file system answers again", self._source.path)
+            log.info("routes file read again", file=self._source.path)
         self._stalled = stalled
 
     def _offer(self, workers: list[ChildProcess], now: float) -> None:
@@ -214,7 +219,7 @@ class RouteDistribution:
             if process.generation == self.generation:
                 continue
             if not process.offer(self.generation, self._descriptor):
-                log.warning("%s: new routes could not be sent to it: generation=%d", process.name, self.generation)
+                log.warning("new routes not sent", worker=process.name, generation=self.generation)
                 continue
             # A worker that is starting answers when it serves, and uses them then; the others do not wait for it.
             if process.lifecycle.state in (State.SERVING, State.RETIRING):
@@ -229,11 +234,11 @@ class RouteDistribution:
         if not rollout.complete(now):
             return
         for process in rollout.late():
-            log.warning("%s has not prepared new routes yet: generation=%d", process.name, rollout.generation)
+            log.warning("new routes not prepared yet", worker=process.name, generation=rollout.generation)
         message = UseRoutes(rollout.generation)
         for process in workers:
             process.send(message)
         self._rollout = None
-        log.info("routes loaded: generation=%d routes=%d workers=%d", rollout.generation, self._count, len(workers))
+        log.info("routes loaded", generation=rollout.generation, routes=self._count, workers=len(workers))
         if any(process.generation == 0 for process in workers):
             self._offer_at = now + AGAIN

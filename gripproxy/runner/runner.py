@@ -27,7 +27,7 @@ from gripproxy.process.systemd import Watchdog, notify_supervisor
 from gripproxy.routing.routes_file import RoutesFile
 from gripproxy.routing.routes_watch import Reading
 from gripproxy.runner.admin_socket import AdminRequest, AdminSocket, admin_socket_path
-from gripproxy.runner.child_process import ChildProcess, describe_status, make_processes
+from gripproxy.runner.child_process import ChildProcess, how_ended, make_processes
 from gripproxy.runner.lifecycle import CONFIG_STATUS, Action, Lifecycle, State, Verdict
 from gripproxy.runner.reload_requests import ReloadRequests, read_again
 from gripproxy.runner.rolling_restart import RollingRestart
@@ -116,7 +116,12 @@ class Runner:
             try:
                 self._admin.open(path)
             except OSError as error:
-                log.warning("%s: %s; gripproxy reload cannot reach this process", path, error.strerror)
+                log.warning(
+                    "administration socket not opened",
+                    "gripproxy reload cannot reach this process",
+                    path=path,
+                    reason=error.strerror,
+                )
             while not self.turn():
                 pass
             return self.failure
@@ -178,7 +183,7 @@ class Runner:
         if action is Action.START:
             self._start(process)
         elif action is Action.KILL:
-            log.error("%s is killed: %s", process.identity, process.lifecycle.reason)
+            log.error("process killed", name=process.identity, reason=process.lifecycle.reason)
             process.signal(signal.SIGKILL)
 
     def _waits(self, process: ChildProcess) -> bool:
@@ -197,12 +202,12 @@ class Runner:
         try:
             process.start(self.config, retiring, routes)
         except OSError as error:
-            log.error("%s cannot be started: %s", process.name, error)
-            self._judge(process, 1, f"{process.name} could not be started")
+            log.error("process not started", name=process.name, reason=error)
+            self._judge(process, 1, None)
             return
         assert process.sock is not None
         self._selector.register(process.sock, selectors.EVENT_READ, partial(self._hear, process))
-        log.info("%s started, process %d", process.name, process.pid)
+        log.info("process started", name=process.name, pid=process.pid)
 
     def _hear(self, process: ChildProcess) -> None:
         """Read the messages of ``process``."""
@@ -228,7 +233,7 @@ class Runner:
             process.close()
 
     def _reap(self, process: ChildProcess) -> None:
-        identity = process.identity
+        pid = process.pid
         status = process.wait()
         if status is None:
             return
@@ -237,25 +242,28 @@ class Runner:
         if data:
             process.lifecycle.heard(time.monotonic(), READY in data)
         self._disconnect(process)
-        self._judge(process, status, f"{identity} {describe_status(status)}")
+        self._judge(process, status, pid)
 
-    def _judge(self, process: ChildProcess, status: int, text: str) -> None:
-        """React to the end of a process; ``text`` describes it."""
+    def _judge(self, process: ChildProcess, status: int, pid: int | None) -> None:
+        """React to the end of a process; ``pid``: that it had, None if it could not be started."""
         lifecycle, now = process.lifecycle, time.monotonic()
+        how = how_ended(status) if pid is not None else {}
         if self._shutdown is not None and status == 0:
             # A signal to the whole process group, as from timeout(1), ends it before its turn.
             lifecycle.stop(now, 0.0)
         verdict = lifecycle.ended(now, status)
         if verdict is Verdict.EXPECTED:
-            (log.info if status == 0 else log.warning)("%s", text)
+            (log.info if status == 0 else log.warning)("process ended", name=process.name, pid=pid, **how)
         elif verdict is Verdict.ABANDON:
-            log.error("%s; %s", text, lifecycle.reason)
+            log.error("process ended", name=process.name, pid=pid, **how, reason=lifecycle.reason)
         elif verdict is Verdict.RESTART:
-            log.error("%s; it is started again in %g s", text, lifecycle.delay)
+            log.error(
+                "process ended", "it is started again", name=process.name, pid=pid, **how, in_seconds=lifecycle.delay
+            )
         else:
-            log.error("%s; giving up: %s (see the lines above)", text, lifecycle.reason)
+            log.error("giving up", "see the lines above", name=process.name, pid=pid, **how, reason=lifecycle.reason)
             if self.config.log_file is not None:
-                print(f"gripproxy: {text}: {lifecycle.reason}; see {self.config.log_file}", file=sys.stderr)
+                print(f"gripproxy: {process.name}: {lifecycle.reason}; see {self.config.log_file}", file=sys.stderr)
             self.failure = CONFIG_STATUS if status == CONFIG_STATUS else 1
             self.stop()
 
@@ -270,12 +278,12 @@ class Runner:
         now = time.monotonic()
         if self._shutdown is not None:
             if reason and now - self._shutdown.began >= SECOND_SIGNAL:
-                log.warning("%s again: killing what is left", reason)
+                log.warning("stopping at once", "processes that are left are killed", reason=reason)
                 for process in self.processes:
                     process.lifecycle.stop(now, 0.0)
             return
         if reason:
-            log.info("%s: stopping, within %g s", reason, self.config.runner.shutdown_timeout)
+            log.info("stopping", reason=reason, within_seconds=self.config.runner.shutdown_timeout)
         notify_supervisor("STOPPING=1")
         self._shutdown = Shutdown(now)
         self._reloads.abort("the service is being stopped")
@@ -308,7 +316,7 @@ class Runner:
         log.reopen()
         if self._shutdown is not None:
             return
-        log.info("SIGHUP: passing it on to all processes")
+        log.info("SIGHUP received", "it is passed on to all processes")
         for process in self.processes:
             process.signal(signal.SIGHUP)
         if self._routes is not None:
@@ -352,14 +360,14 @@ class Runner:
         if changed:
             warnings.append(f"{', '.join(changed)} changed: that needs a full restart, until then the old values count")
         for warning in warnings:
-            log.warning("reload: %s", warning)
+            log.warning("reload", step=warning)
         self.config = adopt(self.config, fresh)
         if self._routes is not None:
             self._routes.change(RoutesFile.of(self.config), reading, time.monotonic())
         with contextlib.suppress(OSError):  # the log file cannot be opened again: the old one stays
             open_log(self.config)
         processes = self._replaced_by_reload(kinds)
-        log.info("reload: %s, one after the other", self._describe(processes))
+        log.info("reload begun", processes=self._describe(processes))
         return RollingRestart(self, processes), warnings
 
     def _replaced_by_reload(self, kinds: Container[str]) -> list[ChildProcess]:
@@ -393,7 +401,12 @@ class Runner:
         alike = [each for each in self.processes if each.number == old.number and each.kind == old.kind]
         retiring = [each for each in alike if each.lifecycle.state is State.RETIRING]
         for process in retiring[: max(0, len(retiring) + 1 - RETIRING_MAX)]:
-            log.warning("%s: %d others of its number retire, it lets its clients go now", process.name, RETIRING_MAX)
+            log.warning(
+                "process retires without delay",
+                "others of its number still retire",
+                name=process.name,
+                retiring=RETIRING_MAX,
+            )
             self.end(process)
         hold_time, spread = settings.reload_hold_time, settings.reload_spread
         longest = hold_time + spread + old.shutdown_timeout + RETIRE_MARGIN
@@ -411,5 +424,5 @@ class Runner:
     def replaced(self, new: ChildProcess, old: ChildProcess) -> None:
         """Report that ``new`` serves in place of ``old``."""
         text = f"{new.name} serves, process {new.pid}"
-        log.info("reload: %s%s", text, f"; process {old.pid} retires" if old.alive else "")
+        log.info("reload", step=text, retiring=old.pid if old.alive else None)
         self._reloads.progress(text)

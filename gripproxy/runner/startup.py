@@ -29,16 +29,17 @@ if that is less: at this point it pauses accepting."""
 
 def _check_files(config: Config, serves_clients: bool) -> None:
     limit = raise_file_limit()
-    log.info("each process may open %d files", limit)
+    log.info("limit of open files", files=limit)
     if not serves_clients:
         return
     reach = max(0, limit - min(SPARE_FILES, limit // 8)) * config.proxy.workers
     if reach < config.runner.client_maxconn:
         log.warning(
-            "client_maxconn is %d, but the limit of open files (%d) allows about %d clients; raise it (LimitNOFILE=)",
-            config.runner.client_maxconn,
-            limit,
-            reach,
+            "client_maxconn above the limit of open files",
+            "raise LimitNOFILE= or ulimit -n",
+            client_maxconn=config.runner.client_maxconn,
+            files_max=limit,
+            clients_max=reach,
         )
 
 
@@ -88,12 +89,12 @@ def run(config: Config, services: Sequence[Service] | None = None, routes: Readi
     except OSError as error:
         print(f"gripproxy: [global] rundir: {error.filename}: {error.strerror}", file=sys.stderr)
         return CONFIG_STATUS
-    log.info("gripproxy %s, process %d, config %s", __version__, os.getpid(), config.path or "built in")
+    log.info("gripproxy starts", version=__version__, pid=os.getpid(), config=config.path or "built in")
     for warning in (*config.warnings, *exposures(config), *shipped_keys(config)):
-        log.warning("%s", warning)
+        log.warning("configuration", warning)
     _check_files(config, listening > 0)
     for listener in listeners[0] if listeners else []:
-        log.info("listening on %s (%s)", listener.url, listener.key)
+        log.info("listening", url=listener.url, key=listener.key)
     if listeners and not listeners[0]:
-        log.warning("no http_port, https_ports or local_ports is set: no client can connect")
+        log.warning("no port for clients", "no client can connect: set http_port, https_ports or local_ports")
     return Runner(config, listeners, services, routes).run()

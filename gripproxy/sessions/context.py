@@ -26,6 +26,8 @@ class LinkRequest(NamedTuple):
         last_ids: (channel, last id) of each channel with an id.
         more: the link is the next page of a response.
         untrusted: the link, or one before it, comes from an untrusted target.
+        serial: of the client's request, of which ids are made.
+        trace: header lines of the ids that the client has sent; empty if it has sent none.
     """
 
     route: object
@@ -34,6 +36,8 @@ class LinkRequest(NamedTuple):
     last_ids: tuple[tuple[bytes, bytes], ...]
     more: bool = False
     untrusted: bool = False
+    serial: int = 0
+    trace: bytes = b""
 
 
 class SessionContext(DeliveryContext):

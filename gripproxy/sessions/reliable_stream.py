@@ -38,9 +38,10 @@ class ReliableStream(StreamHold):
         link: the next link.
         wanted: returns the subscriptions for the channels of an instruct.
         chunked: the body is chunked (HTTP/1.1); else it ends with the connection.
+        trace: header lines of the ids that the client's request has; empty if it has none.
     """
 
-    __slots__ = ("_link", "_reading", "_recovery", "_uri", "_wanted")
+    __slots__ = ("_link", "_reading", "_recovery", "_trace", "_uri", "_wanted")
 
     def __init__(
         self,
@@ -53,8 +54,10 @@ class ReliableStream(StreamHold):
         link: NextLink,
         wanted: Callable[[Instruct], list[Wanted]],
         chunked: bool = True,
+        trace: bytes = b"",
     ) -> None:
         super().__init__(outlet, context, terms, opening, serial, chunked)
+        self._trace = trace
         self._uri = uri
         self._link = link
         self._wanted = wanted
@@ -237,7 +240,8 @@ class ReliableStream(StreamHold):
 
     def _fetch(self, more: bool) -> None:
         last_ids = self._recovery.last_ids()
-        request = LinkRequest(self.terms.route, self._uri, self._link.uri, last_ids, more, self.untrusted)
+        route, link = self.terms.route, self._link.uri
+        request = LinkRequest(route, self._uri, link, last_ids, more, self.untrusted, self.serial, self._trace)
         self._reading = self.context.fetch(request, self)
         if self._reading.late:
             # The response may be older than the reason for this query.

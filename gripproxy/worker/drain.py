@@ -20,7 +20,7 @@ from typing import Final, Protocol, cast
 
 from gripproxy.client.context import ClientContext
 from gripproxy.client.registry import Ending
-from gripproxy.process.log import log
+from gripproxy.process.log import access, log
 from gripproxy.sessions.reliable_stream import ReliableStream
 from gripproxy.sessions.response import ResponseHold
 from gripproxy.sessions.stream import StreamHold
@@ -105,13 +105,16 @@ class Drain:
         self._began, self._hold_time, self._spread = self._context.clock(), hold_time, spread
         holds = registry.held.values()
         self._polls = deque([hold for hold in holds if isinstance(hold, ResponseHold)])
-        log.rename(f"worker {self._number} (retiring, process {os.getpid()})")
+        name = f"worker {self._number} (retiring, process {os.getpid()})"
+        log.rename(name)
+        access.rename(name)
         log.info(
-            "a new process has taken over: %d long-polls are answered now, %d other clients are let go in %g to %g s",
-            len(self._polls),
-            len(holds) + len(registry.sockets) - len(self._polls),
-            hold_time,
-            hold_time + spread,
+            "retiring",
+            "a new process has taken over; long-polls are answered now, other clients later",
+            long_polls=len(self._polls),
+            clients=len(holds) + len(registry.sockets) - len(self._polls),
+            from_seconds=hold_time,
+            to_seconds=hold_time + spread,
         )
         self._step()
 
@@ -123,7 +126,7 @@ class Drain:
             return
         age = context.clock() - self._began
         if not registry.connections and age >= self.arrival:
-            log.info("all clients have gone")
+            log.info("retired", "all clients have gone")
             self.stop()
             return
         if age >= self._hold_time and self._others is None:

@@ -91,9 +91,10 @@ class ErrorBoundary:
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         place = (trace.tb_frame.f_code.co_filename, trace.tb_lineno) if trace is not None else ("", 0)
-        text = "a bug in gripproxy, please report it: %s: %s; %s"
-        if place not in self._places and len(self._places) < PLACES_MAX:
+        known = place in self._places or len(self._places) >= PLACES_MAX
+        if not known:
             self._places.add(place)
-            log.exception(text, type(error).__name__, error, consequence)
-        else:
-            log.error(text, type(error).__name__, error, consequence)
+        write = log.error if known else log.exception
+        write(
+            "a bug in gripproxy", "please report it", error=type(error).__name__, reason=error, consequence=consequence
+        )

@@ -109,7 +109,7 @@ class HandlerLink:
             except OSError as error:
                 if not logged and pause >= longest:
                     logged = True
-                    log.warning("no connection to the handler at %s: %s; trying on", self._path, error)
+                    log.warning("handler not reached", "it is tried again", path=self._path, reason=error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, longest)
                 continue

@@ -126,7 +126,7 @@ class HandlerMessages:
         self._totals.restart()
         self._table.announce(epoch, str(number))
         self.announce_retiring()
-        log.debug("connected to the handler")
+        log.debug("handler connected")
         if again:
             # Items published while there was no handler have reached no session.
             self._commands.recover()
@@ -141,6 +141,6 @@ class HandlerMessages:
         self._watch(False, False)
         self._table.down()
         if error is not None:
-            log.error("the pipe to the handler broke: %s", error)
+            log.error("pipe to the handler broken", reason=error)
         elif not self._registry.draining:
-            log.warning("the handler is gone; held clients stay, new holds wait")
+            log.warning("handler gone", "held clients stay, new holds wait")

@@ -147,7 +147,7 @@ class WorkerRoutes:
         try:
             self._prepared = call.result()
         except OSError as error:
-            log.error("new routes cannot be prepared: %s", error)
+            log.error("new routes not prepared", reason=error)
         self._answer()
         self._use_wanted()
         if self._waiting is not None:
@@ -169,7 +169,7 @@ class WorkerRoutes:
     def _take(self, prepared: _Prepared) -> None:
         self.generation = prepared.generation
         self._use(prepared.routes.table, prepared.generation, prepared.signers)
-        log.debug("routes in use: generation=%d routes=%d", prepared.generation, len(prepared.routes.table.routes))
+        log.debug("routes in use", generation=prepared.generation, routes=len(prepared.routes.table.routes))
 
     # --- without a runner
 
@@ -187,7 +187,7 @@ class WorkerRoutes:
         routes = reading.routes
         fault = reading.error if routes is None else routes.damage
         if routes is None or fault:
-            log.error("%s; the routes stay as they were: generation=%d", fault, self.generation)
+            log.error("new routes not used", "the routes stay as they were", reason=fault, generation=self.generation)
             return
         if reading.asked or reading.digest != self._digest:
             self._digest = reading.digest
@@ -198,4 +198,4 @@ class WorkerRoutes:
         # Every worker reads them; one logs.
         if self._number == 1:
             log_problems(routes.problems)
-            log.info("routes loaded: generation=%d routes=%d", self.generation + 1, len(routes.table.routes))
+            log.info("routes loaded", generation=self.generation + 1, routes=len(routes.table.routes))

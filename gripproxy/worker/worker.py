@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -25,6 +26,7 @@ from gripproxy.backend.outages import Outages
 from gripproxy.backend.pool import BackendPool
 from gripproxy.backend.router import Router
 from gripproxy.backend.target_tls import target_context
+from gripproxy.backend.trace_headers import TraceHeaders
 from gripproxy.client.acceptor import Acceptor, files_in_use, open_files_max
 from gripproxy.client.access_log import AccessLog, ClientEvents
 from gripproxy.client.context import ClientContext
@@ -44,7 +46,7 @@ from gripproxy.process import tls
 from gripproxy.process.handover import ALONE, Handover
 from gripproxy.process.heap import keep_freed_memory
 from gripproxy.process.listening_sockets import ListeningSocket
-from gripproxy.process.log import log
+from gripproxy.process.log import access, log
 from gripproxy.process.supervised import Child
 from gripproxy.sessions.context import SessionContext
 from gripproxy.sessions.recovery_scheduler import RecoveryScheduler
@@ -133,6 +135,7 @@ class Worker:
             scheduler=scheduler,
             wheel=wheel,
             turns=FrameTurns(loop.call_soon),
+            trace=TraceHeaders(proxy.trace_headers, os.urandom(12)),
         )
         links = self.links = LinkFetcher(backend)
 
@@ -162,10 +165,11 @@ class Worker:
             recover_interval=proxy.ws_recover_interval,
             ignore_query=proxy.share_links_ignoring_query,
         )
+        own = bool(config.runner.access_log)
         context = self.context = ClientContext(
             backend,
             registry=registry,
-            access_log=AccessLog(config, clock, named),
+            access_log=AccessLog(config, clock, named, backend.trace, access if own else log, own),
             events=events,
             sessions=sessions,
             buffers=buffers,
@@ -250,6 +254,7 @@ class Worker:
         keep_freed_memory()
         routes.load()
         log.attach(loop)
+        access.attach(loop)
         routes.watch(child)
         child.start(
             loop,
@@ -323,7 +328,7 @@ def main(config: Config, number: int, listeners: list[ListeningSocket], child: C
             worker = Worker(config, number, loop, child.handover)
             return loop.run_until_complete(worker.run(listeners, child))
         except (ConfigError, KeyProblem) as error:
-            log.error("%s", error)
+            log.error("configuration", str(error))
             return 2
     finally:
         child.close()

@@ -8,6 +8,7 @@ from typing import Final
 from gripproxy.grip.headers import Headers, all_of, first, split_list
 from gripproxy.grip.item import Item, ItemError
 from gripproxy.process.log import INFO, PRINTABLE_MAX, log
+from gripproxy.process.log_event import quoted
 from handler.dispatch.dispatcher import Dispatcher
 from handler.dispatch.reserved_channel import ReservedChannel
 from handler.sources.ingest import BadJson, NoObject, items_of_json
@@ -40,6 +41,7 @@ class Api:
         now: the dispatcher's time in seconds.
         wall: seconds since 1970, for tokens.
         reserved: ``reserved_prefix``; empty: no channel is reserved on this port.
+        strict: ``publish_strict``.
     """
 
     def __init__(
@@ -49,12 +51,14 @@ class Api:
         now: Callable[[], float],
         wall: Callable[[], float],
         reserved: bytes = b"",
+        strict: bool = True,
     ) -> None:
         self._dispatcher = dispatcher
         self._authenticator = authenticator
         self._now = now
         self._wall = wall
         self._reserved = reserved
+        self._strict = strict
         self.open = not authenticator.closed
         """True if ``admits`` is true for all requests."""
 
@@ -93,7 +97,7 @@ class Api:
         plan = request.plan
         if plan is not None:
             try:
-                items = items_of_json(body, self._dispatcher.bounds)
+                items = items_of_json(body, self._dispatcher.bounds, self._strict)
                 if self._reserved:
                     self._check_reserved(items, request.headers)
             except ValueError:
@@ -102,13 +106,18 @@ class Api:
                 dispatcher, now = self._dispatcher, self._now()
                 dispatcher.counters.http += len(items)
                 for item in items:
+                    if item.unknown:
+                        self._note_unknown((item,), now)
                     dispatcher.accept(item, now)
                 if log.level >= INFO:
-                    log.printable(plan.line)
+                    if log.json:
+                        self._log(request, 200, plan.size)
+                    else:
+                        log.printable(plan.line)
                 return plan.answer
         response = self._respond(request, body)
         if log.level >= INFO:
-            log.info("control: %s %s code=%d %d", request.method, request.target, response.code, len(response.body))
+            self._log(request, response.code, len(response.body))
         return response.to(request)
 
     def _respond(self, request: ApiRequest, body: bytes) -> Response:
@@ -133,7 +142,7 @@ class Api:
     def _publish(self, request: ApiRequest, body: bytes, content_type: bytes) -> Response:
         dispatcher = self._dispatcher
         try:
-            items = items_of_json(body, dispatcher.bounds)
+            items = items_of_json(body, dispatcher.bounds, self._strict)
             if self._reserved:
                 self._check_reserved(items, request.headers)
         except ReservedChannel as error:
@@ -150,10 +159,11 @@ class Api:
             return Response(400, b"Invalid format.\n")
         except ItemError as error:
             dispatcher.counters.invalid += 1
-            dispatcher.refusals.note("HTTP", str(error) or "unknown action", body, self._now())
+            dispatcher.refusals.note("HTTP", error.reason, body, self._now())
             return Response(400, b"Invalid format: %b\n" % str(error).encode("utf-8", "backslashreplace"))
         now = self._now()
         dispatcher.counters.http += len(items)
+        self._note_unknown(items, now)
         if (first(request.headers, b"gripproxy-count") or b"").lower() == b"yes":
             counts = []
             for item in items:
@@ -168,11 +178,21 @@ class Api:
             dispatcher.accept(item, now)
         text = b'{"message":"Published"}\n' if content_type is JSON else b"Published\n"
         response = Response(200, text, content_type)
-        line = b"control: %b %b code=200 %d\n" % (request.method, request.target, len(text))
+        target = quoted(request.target).encode()
+        line = b"control request: method=%b target=%b status=200 bytes=%d\n" % (request.method, target, len(text))
         shown = line[:-1].decode("latin-1")
         if shown.isascii() and shown.isprintable() and len(line) < PRINTABLE_MAX:
-            request.plan = Plan(response.to(request), line)
+            request.plan = Plan(response.to(request), line, len(text))
         return response
+
+    def _note_unknown(self, items: Iterable[Item], now: float) -> None:
+        for item in items if self._strict else ():
+            if item.unknown:
+                self._dispatcher.unknown_names.note("HTTP", item.channel, item.unknown, now)
+
+    @staticmethod
+    def _log(request: ApiRequest, status: int, size: int) -> None:
+        log.info("control request", method=request.method, target=request.target, status=status, bytes=size)
 
     def _check_reserved(self, items: Iterable[Item], headers: Headers) -> None:
         """Refuse items of which one is on a reserved channel, unless the publisher may use these."""

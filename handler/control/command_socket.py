@@ -119,9 +119,13 @@ class Commands:
         dispatcher: receiver of items and commands.
         uris: answer to ``get-zmq-uris``.
         reserved: ``reserved_prefix``; empty: no channel is reserved.
+        strict: ``publish_strict``.
     """
 
-    def __init__(self, dispatcher: Dispatcher, uris: dict[bytes, bytes], reserved: bytes = b"") -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, uris: dict[bytes, bytes], reserved: bytes = b"", strict: bool = True
+    ) -> None:
+        self._strict = strict
         self._dispatcher = dispatcher
         self._uris = uris
         self._reserved = reserved
@@ -155,7 +159,7 @@ class Commands:
 
     def _publish(self, request: Request, now: float, reply: Callable[[bytes], None]) -> None:
         try:
-            items = items_of_args(request.args, request.size, self._dispatcher.bounds)
+            items = items_of_args(request.args, request.size, self._dispatcher.bounds, self._strict)
             self._check_reserved(items)
         except ReservedChannel as error:
             self._dispatcher.counters.invalid += 1
@@ -164,12 +168,14 @@ class Commands:
             return
         except ItemError as error:
             self._dispatcher.counters.invalid += 1
-            self._dispatcher.refusals.note("command", str(error) or "unknown action", b"publish", now)
+            self._dispatcher.refusals.note("command", error.reason, b"publish", now)
             reply(failure(request, b"bad-request", f"Invalid format: {error}".encode()))
             return
         reply(success(request))
         self._dispatcher.counters.command += len(items)
         for item in items:
+            if item.unknown and self._strict:
+                self._dispatcher.unknown_names.note("command", item.channel, item.unknown, now)
             self._dispatcher.accept(item, now)
 
     def _check_reserved(self, items: Iterable[Item]) -> None:
@@ -291,7 +297,7 @@ class CommandSocket:
         except RequestError as error:
             self._bad(str(error), frames[end + 1])
             return size
-        log.debug("command: %s", request.method)
+        log.debug("command", method=request.method)
         self._commands.run(request, self._loop.time(), lambda reply: self._reply([*envelope, reply]))
         return size
 

@@ -27,10 +27,11 @@ _HEADS: Final[dict[tuple[int, bytes, bytes, bool], bytes]] = {}
 
 
 class Plan(NamedTuple):
-    """Answer to a request that publishes with a valid body, and its log line."""
+    """Answer to a request that publishes with a valid body, its log line, and the bytes of its body."""
 
     answer: bytes
     line: bytes
+    size: int
 
 
 @dataclass(slots=True)

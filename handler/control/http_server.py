@@ -324,7 +324,9 @@ class HttpServerConnection(asyncio.Protocol):
             return False
         request, length, expects = self._server.head(buffer[:end])
         if not self._server.api.admits(request.target, request.headers):
-            log.warning("control: %s %s from %s without a valid key", request.method, request.target, self._peer())
+            log.warning(
+                "control request without a valid key", method=request.method, target=request.target, client=self._peer()
+            )
             raise _Refused(401, b"Unauthorized\n", b"WWW-Authenticate: Bearer\r\n")
         self._request = request
         self._length = length
@@ -375,7 +377,7 @@ class HttpServerConnection(asyncio.Protocol):
     def _refuse(self, refused: _Refused) -> None:
         request = self._request
         http_1_1 = request.http_1_1 if request is not None else b" HTTP/1.0\r\n" not in self._buffer[:200]
-        log.info("control: request from %s refused: code=%d %s", self._peer(), refused.code, refused)
+        log.info("control request refused", client=self._peer(), status=refused.code, reason=refused)
         self._request, self._parts = None, []
         transport = self._transport
         if transport is None:
@@ -481,9 +483,10 @@ class HttpServer:
         if now >= self._logged_at + LOG_INTERVAL:
             self._logged_at = now
             log.warning(
-                "control: connections full, the one idle longest closed: max=%d closed=%d",
-                self.max_connections,
-                self._gave_way,
+                "control connections full",
+                "the one idle longest is closed",
+                max=self.max_connections,
+                closed=self._gave_way,
             )
 
     def retire(self) -> None:

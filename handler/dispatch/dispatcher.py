@@ -22,6 +22,7 @@ from .refusals import Refusals
 from .scatter_gather import ScatterGather
 from .sequencer import WAITING_BYTES, Sequencer
 from .subscriptions import UPDATE_DELAY, ChannelSubscriptions, Subscriptions
+from .unknown_names import UnknownNames
 
 __all__ = ["NO_ANSWER", "ConnectedWorker", "Dispatcher"]
 
@@ -75,6 +76,7 @@ class Dispatcher:
     ) -> None:
         self.bounds = bounds
         self.refusals = Refusals()
+        self.unknown_names = UnknownNames()
         self.counters = Counters()
         self.stats: StatsAggregator[ConnectedWorker] = StatsAggregator(StatsSettings()) if stats is None else stats
         self._counts_blocks = self.stats.settings.block_size > 0
@@ -151,6 +153,10 @@ class Dispatcher:
     def refused(self) -> dict[str, int]:
         """Return how many items and requests were refused since the start, by way in (small letters)."""
         return self.refusals.totals()
+
+    def misnamed(self) -> dict[str, int]:
+        """Return how many items with unknown names were taken since the start, by way in (small letters)."""
+        return self.unknown_names.totals()
 
     def recover(self) -> None:
         """Send all workers ``recover``, and forget the order of all channels (docs/grip.md §6.1)."""

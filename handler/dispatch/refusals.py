@@ -41,7 +41,7 @@ class Refusals:
     def __init__(self) -> None:
         self._ways = {way: _Way() for way in WAYS}
 
-    def note(self, way: str, reason: str, data: bytes, now: float) -> None:
+    def note(self, way: str, reason: str, data: bytes, now: float, channel: bytes | None = None) -> None:
         """Count a refusal, and log it unless a line about its way in was written within INTERVAL.
 
         Args:
@@ -49,6 +49,7 @@ class Refusals:
             reason: the fault, and the expectation.
             data: the refused bytes; the first SHOWN are logged.
             now: time in seconds.
+            channel: the item's channel, if it is known.
         """
         state = self._ways[way]
         state.total += 1
@@ -59,9 +60,8 @@ class Refusals:
         if state.held:
             self._write(way, state)
         state.at = now + INTERVAL
-        log.warning(
-            "%s: %s: %s: %r", way, "item skipped" if way in SKIPPED else "request refused", reason, data[:SHOWN]
-        )
+        event = "item skipped" if way in SKIPPED else "request refused"
+        log.warning(event, way=way, channel=channel, reason=reason, data=data[:SHOWN])
 
     def settle(self, now: float = float("inf")) -> None:
         """Log counted refusals of ways in whose INTERVAL is over; called once a second, and at the end.
@@ -79,7 +79,7 @@ class Refusals:
         return {way.lower(): state.total for way, state in self._ways.items()}
 
     def _write(self, way: str, state: _Way) -> None:
-        outcome = "items skipped" if way in SKIPPED else "requests refused"
-        log.warning("%s: %s: %d more, the last one: %s", way, outcome, state.held, state.last)
+        event = "items skipped" if way in SKIPPED else "requests refused"
+        log.warning(event, way=way, more=state.held, last_reason=state.last)
         state.held = 0
         state.last = ""

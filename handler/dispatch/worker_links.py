@@ -172,7 +172,7 @@ class WorkerLinks:
                 worker.last_read = now
             elif now - worker.last_read > STALL_TIME:
                 worker.stalled = True
-                log.warning("worker %s does not take its items (%d wait)", worker.name, queued)
+                log.warning("worker does not take its items", worker=worker.name, waiting=queued)
                 continue
             worker.queued, worker.unsent = queued, unsent
             congested = True
@@ -215,7 +215,13 @@ class WorkerLinks:
         except (ValueError, TypeError, LookupError) as error:
             # Both ends are gripproxy's: a bug, or two versions. Further messages of the link cannot be trusted.
             name = "unknown" if worker is None else worker.name
-            log.error("pipe: worker %s sent %.200r: %s; closing its link", name, message, error)
+            log.error(
+                "wrong message of a worker",
+                "its link is closed",
+                worker=name,
+                received=str(message)[:200],
+                reason=error,
+            )
             link.close()
         self._on_change()
 
@@ -234,15 +240,15 @@ class WorkerLinks:
         worker = _ConnectedWorker(name, epoch, link, now)
         self._workers[link] = worker
         self._dispatcher.joined(worker, channels, now)
-        log.info("worker %s joined with %d channels", name, len(channels))
+        log.info("worker joined", worker=name, channels=len(channels))
         return worker
 
     def _lost(self, link: PipeConnection) -> None:
         worker = self._workers.pop(link, None)
         if link.error is not None:
-            log.error("pipe: %s; link closed", link.error)
+            log.error("link to a worker closed", reason=link.error)
         if worker is not None:
-            log.info("worker %s left", worker.name)
+            log.info("worker left", worker=worker.name)
             self._dispatcher.left(worker, self._now())
             self._on_change()
 
@@ -250,7 +256,7 @@ class WorkerLinks:
         worker = self._workers.get(link)
         self._dispatcher.counters.overflows += 1
         log.warning(
-            "worker %s was too slow: its queue was dropped, it will recover what can be", worker and worker.name
+            "queue of a worker dropped", "it was too slow; what can be recovered is", worker=worker and worker.name
         )
         link.send((pipe.LOST,))
 

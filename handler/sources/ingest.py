@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -10,8 +10,8 @@ import orjson
 from gripproxy.grip import tnetstring
 from gripproxy.grip.bounds import BOUNDS, Bounds
 from gripproxy.grip.errors import PublisherError
-from gripproxy.grip.item import Item, ItemError, parse_tnet
-from gripproxy.grip.item_json import parse_json
+from gripproxy.grip.item import Item, ItemError, fault_of, parse_tnet
+from gripproxy.grip.item_json import common_json, parse_json
 
 from .value_count import COUNTED, check_json, check_tnet
 
@@ -73,12 +73,14 @@ def parse_long_message(data: bytes, topic: bytes | None, bounds: Bounds) -> Item
     return item
 
 
-def items_of_json(body: bytes, bounds: Bounds = BOUNDS) -> list[Item]:
+def items_of_json(body: bytes, bounds: Bounds = BOUNDS, strict: bool = True) -> list[Item]:
     """Return the items of a publish request; none may be published unless all can (docs/grip.md §5.5).
 
     Args:
         body: of the request.
         bounds: of the items.
+        strict: whether items that can reach no client are refused (``publish_strict``), and errors name
+            the index in a batch.
 
     Raises:
         BadJson: the body is not a JSON document.
@@ -98,28 +100,47 @@ def items_of_json(body: bytes, bounds: Bounds = BOUNDS) -> list[Item]:
     items = document.get("items")
     if type(items) is not list:
         items = _list_in(document, "items")
-    parsed = [parse_json(items[0])] if len(items) == 1 else [parse_json(item) for item in items]
-    if len(body) > bounds.least:
-        for item in parsed:
-            bounds.check_item(item, len(body))
-    return parsed
+    if len(items) == 1 and len(body) <= bounds.least and (item := common_json(items[0])) is not None and item.channel:
+        # Nearly all requests.
+        return [item]
+    return _checked(items, parse_json, len(body), bounds, strict)
 
 
-def items_of_args(args: Mapping[bytes, Any], size: int = 0, bounds: Bounds = BOUNDS) -> list[Item]:
+def items_of_args(args: Mapping[bytes, Any], size: int = 0, bounds: Bounds = BOUNDS, strict: bool = True) -> list[Item]:
     """Return the items of the arguments of the ``publish`` command.
 
     Args:
         args: of the request.
         size: of the request, in bytes.
         bounds: of the items.
+        strict: as for ``items_of_json``.
 
     Raises:
         ItemError: an item cannot be used or exceeds a bound (docs/grip.md §5.8).
     """
-    items = [parse_tnet(item) for item in _list_in(args, b"items")]
-    for item in items:
-        bounds.check_item(item, size)
-    return items
+    return _checked(_list_in(args, b"items"), parse_tnet, size, bounds, strict)
+
+
+def _checked(
+    items: Sequence[object], parse: Callable[[object], Item], size: int, bounds: Bounds, strict: bool
+) -> list[Item]:
+    """Return the items of a request with ``size`` bytes, parsed by ``parse``. Raises ItemError."""
+    parsed: list[Item] = []
+    long = not size or size > bounds.least
+    try:
+        for each in items:
+            item = parse(each)
+            if long:
+                bounds.check_item(item, size)
+            if strict and (item.unknown or not item.channel) and (fault := fault_of(item)):
+                raise ItemError(fault)
+            parsed.append(item)
+    except ItemError as error:
+        if not strict:
+            raise
+        place = f"items[{len(parsed)}]: " if len(items) > 1 else ""
+        raise ItemError(place + error.reason) from error
+    return parsed
 
 
 def _list_in(owner: Mapping[Any, Any], name: str | bytes) -> list[Any]:

@@ -40,6 +40,7 @@ class ZmqPull(ZmqSource):
         mode: ``ipc_file_mode``.
         room: ``push_in_buffer_max`` in bytes.
         reserved: ``reserved_prefix``; empty: no channel is reserved on this socket.
+        strict: ``publish_strict``.
     """
 
     name = "PULL"
@@ -53,8 +54,9 @@ class ZmqPull(ZmqSource):
         mode: int | None = None,
         room: int = 0,
         reserved: bytes = b"",
+        strict: bool = True,
     ) -> None:
-        super().__init__(context.socket(zmq.PULL), dispatcher, room, MAX_PULLED, reserved)
+        super().__init__(context.socket(zmq.PULL), dispatcher, room, MAX_PULLED, reserved, strict)
         self._sock.setsockopt(zmq.RCVBUF, PULL_BUFFER)
         self._wait = wait
         self._spec = spec
@@ -92,13 +94,15 @@ class ZmqPull(ZmqSource):
             long = size > self._least
             item = parse_long_message(data, None, dispatcher.bounds) if long else parse_message(data)
         except (ItemError, FrameError) as error:
-            self._refuse(str(error), data)
+            self._refuse_for(error, data)
+            return size
+        if (item.unknown or not item.channel) and self._unfit(item, data):
             return size
         if self._reserved and item.channel.startswith(self._reserved):
-            self._refuse(str(ReservedChannel(item.channel, self._reserved)), data)
+            self._refuse(str(ReservedChannel(item.channel, self._reserved)), data, item.channel)
             return size
         if log.level >= DEBUG:
-            log.debug("PULL: item for channel %s", item.channel)
+            log.debug("item received", way="PULL", channel=item.channel)
         dispatcher.counters.pull += 1
         dispatcher.accept(item, self._now())
         return size

@@ -7,6 +7,8 @@ from typing import ClassVar, Final
 
 import zmq
 
+from gripproxy.grip.item import Item, ItemError, fault_of
+from gripproxy.grip.tnetstring import FrameError
 from gripproxy.process.endpoints import bind
 from gripproxy.process.log import log
 from gripproxy.process.zmq_reader import ZmqReader
@@ -42,14 +44,22 @@ class ZmqSource:
         room: ``push_in_buffer_max`` in bytes.
         most: greatest number of messages queued for each publisher.
         reserved: ``reserved_prefix``; items on channels that begin with it are refused. Empty: on none.
+        strict: ``publish_strict``.
     """
 
     name: ClassVar[str]
     """Way in, as the refusals name it."""
 
     def __init__(
-        self, sock: zmq.Socket[bytes], dispatcher: Dispatcher, room: int, most: int, reserved: bytes = b""
+        self,
+        sock: zmq.Socket[bytes],
+        dispatcher: Dispatcher,
+        room: int,
+        most: int,
+        reserved: bytes = b"",
+        strict: bool = True,
     ) -> None:
+        self._strict = strict
         self._now = asyncio.get_running_loop().time
         self._dispatcher = dispatcher
         self._least = dispatcher.bounds.least
@@ -73,7 +83,7 @@ class ZmqSource:
             try:
                 self._sock.unbind(self._bound)
             except zmq.ZMQError as error:
-                log.debug("%s: %s; publishers may still connect", self._bound, error)
+                log.debug("socket not unbound", "publishers may still connect", address=self._bound, reason=error)
             self._bound = None
 
     def close(self) -> None:
@@ -88,6 +98,24 @@ class ZmqSource:
         self._bound = self._sock.getsockopt_string(zmq.LAST_ENDPOINT)
         return address
 
-    def _refuse(self, reason: str, data: bytes) -> None:
+    def _unfit(self, item: Item, data: bytes) -> bool:
+        """Return whether an item is refused because it reaches no client; note the unknown names of one that is not.
+
+        Args:
+            item: with an empty channel, or unknown names.
+            data: its message.
+        """
+        if not self._strict:
+            return False
+        if fault := fault_of(item):
+            self._refuse(fault, data, item.channel)
+            return True
+        self._dispatcher.unknown_names.note(self.name, item.channel, item.unknown, self._now())
+        return False
+
+    def _refuse_for(self, error: ItemError | FrameError, data: bytes, channel: bytes | None = None) -> None:
+        self._refuse(error.reason if isinstance(error, ItemError) else str(error), data, channel)
+
+    def _refuse(self, reason: str, data: bytes, channel: bytes | None = None) -> None:
         self._dispatcher.counters.invalid += 1
-        self._dispatcher.refusals.note(self.name, reason or "unknown action", data, self._now())
+        self._dispatcher.refusals.note(self.name, reason, data, self._now(), channel)

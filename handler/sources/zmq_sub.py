@@ -39,6 +39,7 @@ class ZmqSub(ZmqSource):
         room: ``push_in_buffer_max`` in bytes.
         reserved: ``reserved_prefix``; empty: no channel is reserved on this socket.
         key: config key of ``specs``, for errors.
+        strict: ``publish_strict``.
     """
 
     name = "SUB"
@@ -53,8 +54,9 @@ class ZmqSub(ZmqSource):
         room: int = 0,
         reserved: bytes = b"",
         key: str = "push_in_sub_specs",
+        strict: bool = True,
     ) -> None:
-        super().__init__(context.socket(zmq.SUB), dispatcher, room, MAX_WAITING, reserved)
+        super().__init__(context.socket(zmq.SUB), dispatcher, room, MAX_WAITING, reserved, strict)
         self._sock.setsockopt(zmq.SNDHWM, MAX_SUBSCRIPTIONS)
         self._specs = specs
         self._connect = connect
@@ -98,13 +100,15 @@ class ZmqSub(ZmqSource):
             long = size > self._least
             item = parse_long_message(data, topic, self._dispatcher.bounds) if long else parse_message(data, topic)
         except (ItemError, FrameError) as error:
-            self._refuse(str(error), parts[1])
+            self._refuse_for(error, parts[1], parts[0])
+            return size
+        if (item.unknown or not item.channel) and self._unfit(item, data):
             return size
         if self._reserved and item.channel.startswith(self._reserved):
-            self._refuse(str(ReservedChannel(item.channel, self._reserved)), data)
+            self._refuse(str(ReservedChannel(item.channel, self._reserved)), data, item.channel)
             return size
         if log.level >= DEBUG:
-            log.debug("SUB: item for channel %s", item.channel)
+            log.debug("item received", way="SUB", channel=item.channel)
         self._dispatcher.counters.sub += 1
         self._dispatcher.accept(item, self._now())
         return size

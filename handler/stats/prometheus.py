@@ -51,6 +51,9 @@ class Totals(Protocol):
     def refused(self) -> dict[str, int]:
         """Return the totals of refused items and requests, by way in."""
 
+    def misnamed(self) -> dict[str, int]:
+        """Return the totals of items that were taken with unknown names, by way in."""
+
 
 class Metrics:
     """The metrics of all processes in the text format of Prometheus.
@@ -168,6 +171,7 @@ class Metrics:
     def _holds(self) -> Iterator[Metric]:
         held = {mode: self._reported(f"held-{mode}") for mode in MODES}
         yield self._labelled("holds", "Requests held", "mode", held)
+        yield self._reported_single("holds_without_channel", "Holds that nothing published can reach")
         yield self._present("held", "Requests held now", "mode", "held", MODES)
 
     def _items(self) -> Iterator[Metric]:
@@ -177,6 +181,8 @@ class Metrics:
         yield self._single("items_invalid", "Items that could not be understood", counters.invalid)
         refused = self._totals.refused()
         yield self._labelled("items_refused", "Items and requests that were refused", "way", refused)
+        misnamed = self._totals.misnamed()
+        yield self._labelled("items_misnamed", "Items taken that had unknown formats or keys", "way", misnamed)
         yield self._single("items_unheard", "Items on channels that nobody is subscribed to", counters.unheard)
         yield self._single("items_passed", "Items handed to workers, each worker counted", counters.passed)
 

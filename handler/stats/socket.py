@@ -181,7 +181,7 @@ class StatsFeed:
             return
         kinds = frozenset(KINDS) if self._crowded else kinds_of(self._prefixes)
         fresh = kinds_of({prefix}) if message[:1] == b"\1" else frozenset()
-        log.debug("stats: %s", ", ".join(sorted(kinds)) or "nobody listens")
+        log.debug("stats subscriptions changed", events=", ".join(sorted(kinds)) or "nobody listens")
         if self._stats.listen(kinds, fresh, self._dispatch.channels):
             self._dispatch.send_reporting()
         self._work_on()

@@ -48,7 +48,7 @@ def test_a_message_that_was_never_published(example: Reliable) -> None:
     before, _ = example.post("before")
     with everybody(example, before) as (sse, poll, websocket):
         poll.ask()
-        example.service.wait_for_log(rf"/poll\?after={before}: hold response")
+        example.service.wait_for_log(rf"hold: mode=response method=GET path=/poll\?after={before} ")
         lost, found = example.store("lost"), example.store("found")
         # Without no-seq the handler would wait a few seconds for the lost one.
         example.publish(found, **{"no-seq": True})
@@ -62,7 +62,7 @@ def test_hints_alone_are_enough(example: Reliable) -> None:
     with everybody(example, before) as (sse, poll, websocket):
         for text in ("one", "two"):
             poll.ask()
-            example.service.wait_for_log(rf"/poll\?after={poll.after}: hold response")
+            example.service.wait_for_log(rf"hold: mode=response method=GET path=/poll\?after={poll.after} ")
             silent = example.store(text)
             example.publish_item({"channel": "messages", "formats": hint})
             heard((sse, websocket), silent)
@@ -79,7 +79,7 @@ def test_a_message_while_the_handler_is_dead(example: Reliable) -> None:
         heard((sse, websocket), example.post("all are here"))
         poll.hears()
         poll.ask()
-        example.service.wait_for_log(rf"/poll\?after={before + 1}: hold response")
+        example.service.wait_for_log(rf"hold: mode=response method=GET path=/poll\?after={before + 1} ")
         example.kill("handler")
         silent, loud = example.store("nobody was told"), example.post("the publisher found nobody")
         heard((sse, poll, websocket), silent, loud)

@@ -40,7 +40,7 @@ def test_every_open_port_is_named_at_the_start_and_in_check(tmp_path: pathlib.Pa
         )
         log = gripproxy.service.log
         for line in named:
-            assert len(re.findall(rf"\[WARN\] .* \[runner\] {line}", log)) == 1, line
+            assert len(re.findall(rf"\[WARN\] .* \[runner\] configuration: {line}", log)) == 1, line
         done = run("check", f"--config={gripproxy.config}")
         assert (done.returncode, done.stderr) == (1, "")
         for line in named:
@@ -82,7 +82,9 @@ def test_a_handler_by_itself_names_its_ports(tmp_path: pathlib.Path) -> None:
     )
     handler = [sys.executable, "-m", "gripproxy", "handler", f"--config={config}"]
     with running(handler, control) as service:
-        service.wait_for_log(rf"\[WARN\] .* \[handler\] ZeroMQ PULL on tcp://\*:{pull} .* write push_in_spec=")
+        service.wait_for_log(
+            rf"\[WARN\] .* \[handler\] configuration: ZeroMQ PULL on tcp://\*:{pull} .* write push_in_spec="
+        )
 
 
 @pytest.mark.parametrize("lines", ["head -n 1", "true"])
@@ -120,7 +122,7 @@ def test_pushpins_own_configuration_starts(tmp_path: pathlib.Path) -> None:
     gripproxy = Gripproxy(tmp_path, "services=condure,pushpin-proxy,pushpin-handler", (), handler)
     try:
         gripproxy.ready()
-        warnings = re.findall(r"\[WARN\] \S+ \S+ \[runner\] (?:\S+: )?(\w+)", gripproxy.service.log)
+        warnings = re.findall(r"\[WARN\] \S+ \S+ \[runner\] (?:configuration: )?(?:\S+: )?(\w+)", gripproxy.service.log)
         assert "log_level must be 0 to 3, not '5'; 3 is used" in gripproxy.service.log
         assert sorted(warnings) == ["client_maxconn", "log_level", "sig_key"]
     finally:

@@ -97,8 +97,8 @@ async def test_malformed_requests_get_no_reply_and_stop_nothing(
     assert await ask(dealer, b"zzz") == {b"id": b"1", b"success": False, b"condition": b"method-not-found"}
     house[0].dispatcher.refusals.settle()
     lines = capfd.readouterr().out
-    assert lines.count("command: request refused: message of 5 bytes is not a tnetstring") == 1
-    assert lines.count("command: requests refused: 6 more, the last one: request has 4 frames, expected a delim") == 1
+    assert lines.count('request refused: way=command reason="message of 5 bytes is not a tnetstring') == 1
+    assert lines.count('requests refused: way=command more=6 last_reason="request has 4 frames, expected a delim') == 1
     assert house[0].dispatcher.refusals.totals()["command"] == 7
 
 

@@ -67,9 +67,9 @@ async def test_bad_items_are_skipped_and_counted(
         assert await worker.contents(1) == [b"good"]
         assert service.dispatcher.counters.invalid == len(bad) + 1
     lines = capfd.readouterr().out
-    assert lines.count("PULL: item skipped: message is empty; expected J and JSON, or a tnetstring") == 1
-    assert lines.count(f"PULL: items skipped: {len(bad)} more, the last one: message has 3 parts, expected 1") == 1
-    assert lines.count("PULL: ") == 2
+    assert lines.count('item skipped: way=PULL reason="message is empty; expected J and JSON, or a tnetstring"') == 1
+    assert lines.count(f'items skipped: way=PULL more={len(bad)} last_reason="message has 3 parts, expected 1"') == 1
+    assert lines.count(" way=PULL ") == 2
 
 
 async def test_more_than_one_turn_and_then_nothing(tmp_path: pathlib.Path, push: zmq.Socket[bytes]) -> None:

@@ -43,7 +43,7 @@ def hub(site: Site) -> Iterator[Backend]:
 def starts(site: Site, count: int) -> list[int]:
     """Return the process ids of the hub, when it has been started so often."""
     deadline = time.monotonic() + PATIENCE
-    while len(found := re.findall(r"hub started, process (\d+)", site.proxy.log)) < count:
+    while len(found := re.findall(r"process started: name=hub pid=(\d+)", site.proxy.log)) < count:
         assert time.monotonic() < deadline, site.proxy.log
         time.sleep(0.01)
     return [int(number) for number in found]
@@ -93,4 +93,8 @@ def test_it_ends_behind_the_workers_and_before_the_handler(site: Site) -> None:
     site.proxy.signal(signal.SIGTERM)
     assert site.proxy.process is not None
     assert site.proxy.process.wait(PATIENCE) == 0
-    assert re.findall(r"\[(\w+)(?: \d)?\] stopping: SIGTERM", site.proxy.log) == ["worker", "hub", "handler"]
+    assert re.findall(r"(?m)\[(\w+)(?: \d)?\] stopping: reason=SIGTERM$", site.proxy.log) == [
+        "worker",
+        "hub",
+        "handler",
+    ]

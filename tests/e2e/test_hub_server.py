@@ -16,7 +16,8 @@ from griphub.api.problem import Problem
 from griphub.api.request import Answer, Request
 from griphub.api.server import HEAD_MAX, HEADERS_MAX, HubConnection, HubServer
 from griphub.api.server_limits import ServerLimits
-from gripproxy.process.log import log
+from gripproxy.process.log import ERROR
+from tests.support.log_lines import LogLines
 
 # The hook that replaces the fixture counts for all tests of a run.
 pytestmark = pytest.mark.filterwarnings('ignore:Overriding the "event_loop_policy" fixture is deprecated')
@@ -388,8 +389,7 @@ class TestRefusals:
     async def test_a_fault_of_the_application_is_no_fault_of_the_client(
         self, house: House, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        logged: list[str] = []
-        monkeypatch.setattr(log, "exception", lambda text, *_: logged.append(text))
+        logged = LogLines(monkeypatch, ERROR).lines
         client = await house.client(b"GET /fault HTTP/1.1\r\n\r\n")
         await client.refused(500)
         assert len(logged) == 1

@@ -218,7 +218,9 @@ def test_a_client_that_does_not_read_slows_no_other_of_the_same_answer(
     while True:
         slow = download()
         peer = f"127.0.0.1:{slow.sock.getsockname()[1]}"
-        held = running.service.wait_for_log(rf"\[worker (\d)\] GET /: hold reliable stream on .* for {peer} ")
+        held = running.service.wait_for_log(
+            rf'\[worker (\d)\] hold: mode="reliable stream" method=GET path=/ .*client={peer} '
+        )
         if held[1] in pair:
             break
         pair[held[1]] = slow
@@ -226,7 +228,9 @@ def test_a_client_that_does_not_read_slows_no_other_of_the_same_answer(
     backend.may.set()
     fast.take(SIZE + 1)
     assert (fast.size, fast.hash.hexdigest()) == (SIZE, whole())
-    running.service.wait_for_log(rf"slow client {peer} cut off: \d+ bytes wait for it, at most 1000000 may")
+    running.service.wait_for_log(
+        rf'slow client cut off: client={peer} reason="\d+ bytes wait for it, at most 1000000 may'
+    )
     with contextlib.suppress(ConnectionResetError):
         slow.take(SIZE)
     assert slow.size < SIZE

@@ -31,4 +31,4 @@ def test_a_handler_that_hangs_up_at_once_is_asked_again_with_growing_pauses(tmp_
             for _ in range(TRIES):
                 handler.accept()[0].close()
             assert time.monotonic() - begun > LEAST
-            assert worker.log.count("the handler is gone") <= TRIES + 1
+            assert worker.log.count("handler gone") <= TRIES + 1

@@ -60,8 +60,8 @@ class Running:
 
     def child(self, name: str, nth: int = 1) -> int:
         """The process id of the ``nth`` start of a child, once it has happened."""
-        self.service.wait_for_log(rf"(?s)({name} started, process \d+.*?){{{nth}}}")
-        return int(re.findall(rf"{name} started, process (\d+)", self.service.log)[nth - 1])
+        self.service.wait_for_log(rf'(?s)(process started: name="?{name}"? pid=\d+.*?){{{nth}}}')
+        return int(re.findall(rf'process started: name="?{name}"? pid=(\d+)', self.service.log)[nth - 1])
 
     def connect(self) -> socket.socket:
         self.clients.append(socket.create_connection(("127.0.0.1", self.port), PATIENCE))
@@ -137,8 +137,8 @@ def test_the_start_is_told_line_by_line(start: Start, tmp_path: pathlib.Path) ->
     ipv6 = free_port("::1")
     running = start(f"http_port=[::1]:{ipv6}\nlocal_ports={path}?mode=660").ready()
     log = running.service.log
-    assert f"listening on http://[::1]:{ipv6} (http_port)" in log
-    assert f"listening on unix:{path} (local_ports)" in log
+    assert f"listening: url=http://[::1]:{ipv6} key=http_port" in log
+    assert f"listening: url=unix:{path} key=local_ports" in log
     assert re.search(r"\[INFO\] \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \[runner\] each process may open \d+ files", log)
     assert stat.S_IMODE(path.stat().st_mode) == 0o660
     with socket.create_connection(("::1", ipv6), PATIENCE) as sock:
@@ -180,7 +180,7 @@ def test_what_is_in_use_is_named_with_its_key(start: Start, tmp_path: pathlib.Pa
         running = start(f"{key}={value}")
         assert running.service.process.wait(PATIENCE) == 2
         assert f"gripproxy: [runner] {key}: {value}: already in use" in running.service.log
-        assert "started" not in running.service.log
+        assert "process started" not in running.service.log
 
 
 def test_a_second_service_on_the_same_port_is_refused(start: Start) -> None:
@@ -203,16 +203,16 @@ def test_a_child_that_cannot_start_ends_the_service_with_the_reason(start: Start
     running = start(handler="exit:1")
     workers = [running.child("worker 1"), running.child("worker 2")]
     assert running.service.process.wait(PATIENCE) == 1
-    assert "giving up: 5 starts failed within 30 s" in running.service.log
-    assert running.service.log.count("handler started") == 5
+    assert 'reason="5 starts failed within 30 s"' in running.service.log
+    assert running.service.log.count("process started: name=handler") == 5
     assert not any(alive(pid) for pid in workers)
 
 
 def test_a_child_with_a_config_error_is_not_tried_again(start: Start) -> None:
     running = start(handler="exit:2")
     assert running.service.process.wait(PATIENCE) == 2
-    assert running.service.log.count("handler started") == 1
-    assert "its configuration is wrong" in running.service.log
+    assert running.service.log.count("process started: name=handler") == 1
+    assert "its line in the log says why" in running.service.log
 
 
 # The end
@@ -233,7 +233,7 @@ def test_the_handler_ends_after_the_workers(start: Start) -> None:
     service = running.service
     service.process.send_signal(signal.SIGTERM)
     assert service.process.wait(PATIENCE) == 0
-    ends = re.findall(r"\[(\w+) \d\] ended: SIGTERM", service.log)
+    ends = re.findall(r"\[(\w+) \d\] ended: reason=SIGTERM", service.log)
     assert sorted(ends[:2]) == ["worker", "worker"]
     assert ends[2] == "handler"
 
@@ -243,7 +243,7 @@ def test_ctrl_c_on_a_terminal_reaches_the_group_and_still_ends_in_order(start: S
     service = running.service
     os.killpg(running.pid, signal.SIGINT)  # the service is a session of its own
     assert service.process.wait(PATIENCE) == 0
-    assert re.findall(r"\[(\w+) \d\] ended: SIGTERM", service.log)[2:] == ["handler"]
+    assert re.findall(r"\[(\w+) \d\] ended: reason=SIGTERM", service.log)[2:] == ["handler"]
     assert "Traceback" not in service.log
 
 
@@ -296,7 +296,7 @@ def test_children_notice_the_death_of_the_runner(start: Start) -> None:
     running.service.process.wait()
     wait_gone(*pids)
     assert held.recv(1) == b""
-    assert running.service.log.count("ended: the runner is gone") == 3
+    assert running.service.log.count('ended: reason="the runner is gone"') == 3
 
 
 def test_a_hanging_child_ends_although_the_runner_is_dead(start: Start) -> None:
@@ -338,8 +338,8 @@ def test_nobody_is_disconnected_by_the_handlers_end(start: Start, number: signal
     os.kill(running.child("handler"), number)
     assert running.child("handler", 2)
     assert not any(closed(sock) for sock in held)
-    assert "worker 1 started" in running.service.log
-    assert len(re.findall(r"worker \d started", running.service.log)) == 2
+    assert 'process started: name="worker 1"' in running.service.log
+    assert len(re.findall(r'process started: name="worker \d"', running.service.log)) == 2
 
 
 def test_connections_queued_on_a_dead_workers_socket_are_served_by_its_successor(start: Start) -> None:
@@ -360,7 +360,7 @@ def test_a_hanging_event_loop_counts_as_silence(start: Start) -> None:
     held, number, _ = running.ask()
     held.send(b"x")
     assert running.child(f"worker {number}", 2)
-    assert f"worker {number} (process" in running.service.log
+    assert f'process ended: name="worker {number}"' in running.service.log
 
 
 def test_a_runner_that_was_stopped_itself_kills_nobody(start: Start) -> None:
@@ -373,9 +373,9 @@ def test_a_runner_that_was_stopped_itself_kills_nobody(start: Start) -> None:
         select.select([quiet], [], [], 4.5)
     os.kill(running.pid, signal.SIGCONT)
     running.service.process.send_signal(signal.SIGHUP)
-    running.service.wait_for_log("SIGHUP: passing it on")
+    running.service.wait_for_log("SIGHUP received: it is passed on")
     assert descendants(running.pid) == pids
-    assert "killed" not in running.service.log
+    assert "process killed" not in running.service.log
 
 
 # The log

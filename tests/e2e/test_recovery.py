@@ -107,7 +107,7 @@ def test_what_came_while_there_was_no_handler(running: Gripproxy, ledger: Ledger
     missed = ledger.add()
     assert client.line() == missed.encode()
     # And nothing twice afterwards.
-    running.service.wait_for_log(r"(?s)joined with 1 channels.*handler ready")
+    running.service.wait_for_log(r"(?s)worker joined: worker=\d channels=1.*handler ready")
     third = ledger.add()
     running.publish_item({"channel": "test", "id": "3", "prev-id": "2", "formats": {"http-stream": {"content": third}}})
     assert client.line() == third.encode()
@@ -116,7 +116,7 @@ def test_what_came_while_there_was_no_handler(running: Gripproxy, ledger: Ledger
 
 def test_a_lost_item_is_fetched_before_the_next_one(running: Gripproxy, ledger: Ledger) -> None:
     client = running.get("/ledger")
-    running.service.wait_for_log("hold reliable stream on test")
+    running.service.wait_for_log('hold: mode="reliable stream" .*channels=test')
     lost, next_one = ledger.add(), ledger.add()
     item = {"channel": "test", "id": "2", "prev-id": "1", "no-seq": True}
     running.publish_item({**item, "formats": {"http-stream": {"content": next_one}}})
@@ -152,7 +152,7 @@ def chatter(running: Gripproxy) -> Iterator[Socket]:
     with Wire.connect(running.port) as wire:
         wire.send(request("GET", "/chat", *handshake()))
         assert wire.head().status == 101
-        running.service.wait_for_log("WebSocket .* open as")
+        running.service.wait_for_log("WebSocket: .* status=101 ")
         yield Socket(wire, mask=True)
 
 
@@ -171,7 +171,7 @@ def test_a_websocket_while_there_was_no_handler(running: Gripproxy, ledger: Ledg
     wait_gone(handler)
     missed = ledger.add()
     assert chatter.says(missed, PATIENCE)
-    running.service.wait_for_log(r"(?s)joined with 1 channels.*handler ready")
+    running.service.wait_for_log(r"(?s)worker joined: worker=\d channels=1.*handler ready")
     publish(running, ledger.add(), 3)
     assert chatter.says("line 3\n")
 

@@ -251,7 +251,7 @@ def test_nobody_notices(start: Callable[[str], Life]) -> None:
         life.start(lambda heard=heard: life.listen(heard))  # type: ignore[misc]
     polls = [life.start(life.wait) for _ in range(6)]
     until(lambda: all(streams), life)
-    running.service.wait_for_log(r"(?s)(hold response on response.*?){6}")
+    running.service.wait_for_log(r"(?s)(hold: mode=response .*?channels=response.*?){6}")
     for heard in followers:
         life.start(lambda heard=heard: life.follow(heard))  # type: ignore[misc]
     life.start(lambda: life.ask(life.connection, keep=True))

@@ -55,8 +55,8 @@ def test_new_workers_take_over_and_held_clients_stay(start: Start, tmp_path: pat
     )
     assert {running.ask()[2] for _ in range(20)} == set(new)
     assert not any(closed(sock) for sock, _, _ in held)
-    running.service.wait_for_log(r"(?s)(retiring, 600 and 30 s.*){2}")
-    assert running.service.log.count("handler started") == 1
+    running.service.wait_for_log(r"(?s)(retiring: hold_time=600 spread=30.*){2}")
+    assert running.service.log.count("process started: name=handler") == 1
 
 
 def test_a_retired_worker_ends_by_itself_and_is_not_started_again(start: Start, tmp_path: pathlib.Path) -> None:
@@ -64,7 +64,7 @@ def test_a_retired_worker_ends_by_itself_and_is_not_started_again(start: Start, 
     old = [running.child("worker 1"), running.child("worker 2")]
     assert reload(tmp_path).returncode == 0
     wait_gone(*old)
-    running.service.wait_for_log(rf"worker 1 \(retiring, process {old[0]}\) ended with status 0")
+    running.service.wait_for_log(rf'process ended: name="worker 1" pid={old[0]} status=0')
     assert running.service.stop() == 0
     # The test's last word on it: two starts of each.
 
@@ -74,9 +74,9 @@ def test_a_retiring_worker_that_dies_is_not_replaced(start: Start, tmp_path: pat
     old = running.child("worker 1")
     assert reload(tmp_path).returncode == 0
     os.kill(old, signal.SIGKILL)
-    running.service.wait_for_log(rf"worker 1 \(retiring, process {old}\) was killed by SIGKILL")
+    running.service.wait_for_log(rf'process ended: name="worker 1" pid={old} signal=SIGKILL')
     assert len(descendants(running.pid)) == 1 + 3 + 1
-    assert len(re.findall("worker 1 started", running.service.log)) == 2
+    assert len(re.findall('process started: name="worker 1"', running.service.log)) == 2
 
 
 def test_the_handler_is_restarted_on_demand_after_the_workers(start: Start, tmp_path: pathlib.Path) -> None:
@@ -89,7 +89,9 @@ def test_the_handler_is_restarted_on_demand_after_the_workers(start: Start, tmp_
         f"gripproxy: handler serves, process {running.child('handler', 2)}\ngripproxy: reloaded\n"
     )
     assert not alive(old)
-    assert re.search(r"(?s)worker 2 serves.*\[handler 1\] ended: SIGTERM.*handler started", running.service.log)
+    assert re.search(
+        r"(?s)worker 2 serves.*\[handler 1\] ended: reason=SIGTERM.*process started: name=handler", running.service.log
+    )
     assert not closed(held)
 
 
@@ -97,9 +99,9 @@ def test_a_signal_is_enough_and_the_group_may_get_it_too(start: Start, tmp_path:
     running = start(LONG).ready()
     (tmp_path / "routes").write_text("* test\n")
     os.killpg(running.pid, signal.SIGUSR2)  # the service is a session of its own
-    running.service.wait_for_log("reload: done")
+    running.service.wait_for_log("reload done")
     assert running.child("worker 2", 2)
-    assert "was killed" not in running.service.log
+    assert "signal=SIGKILL" not in running.service.log
 
 
 def test_a_config_error_changes_nothing(start: Start, tmp_path: pathlib.Path) -> None:
@@ -111,7 +113,7 @@ def test_a_config_error_changes_nothing(start: Start, tmp_path: pathlib.Path) ->
     assert done.returncode == 2
     assert re.fullmatch(f"gripproxy reload: error: {place}\n", done.stderr)
     signalled(running, tmp_path)
-    running.service.wait_for_log(rf"\[ERR\] .* \[runner\] reload: {place}; nothing has changed")
+    running.service.wait_for_log(rf"\[ERR\] .* \[runner\] reload refused: reason=\"?{place}\"?; nothing has changed")
     change(tmp_path, "workers=two", "workers=2\nroutesfile=nothing")
     done = reload(tmp_path)
     assert done.returncode == 1
@@ -146,7 +148,7 @@ def test_a_new_worker_that_fails_leaves_the_old_ones(
     assert done.returncode == 1
     assert done.stderr.startswith("gripproxy reload: error: worker 1 could not be started: ")
     assert done.stderr.endswith("; the old worker 1 goes on\n")
-    assert len(re.findall("worker 1 started", running.service.log)) == 1 + starts
+    assert len(re.findall('process started: name="worker 1"', running.service.log)) == 1 + starts
     assert descendants(running.pid) == pids
     assert not closed(held)
     assert "retiring" not in running.service.log
@@ -174,7 +176,7 @@ def test_what_is_wanted_during_a_reload_is_one_more(start: Start, tmp_path: path
     running = start(LONG)
     running.child("worker 2")
     signalled(running, tmp_path)  # during the start already
-    running.service.wait_for_log("reload: 2 workers")
+    running.service.wait_for_log('reload begun: processes="2 workers')
     freeze(running.pid)
     for _ in range(5):
         signalled(running, tmp_path)
@@ -182,12 +184,12 @@ def test_what_is_wanted_during_a_reload_is_one_more(start: Start, tmp_path: path
     done = reload(tmp_path, "--no-wait")
     assert done.returncode == 0
     assert done.stdout.endswith("gripproxy: the reload goes on\n")
-    running.service.wait_for_log("(?s)reload: done.*reload: done")
+    running.service.wait_for_log("(?s)reload done.*reload done")
     assert reload(tmp_path).returncode == 0
     log = running.service.log
     # One for the first signal, one for five, one for each order, if it was not the same as the one before.
-    assert 3 <= log.count("reload: done") <= 4
-    assert len(re.findall("worker 1 started", log)) == 1 + log.count("reload: done")
+    assert 3 <= log.count("reload done") <= 4
+    assert len(re.findall('process started: name="worker 1"', log)) == 1 + log.count("reload done")
 
 
 def test_stopping_in_the_middle_leaves_nothing(start: Start, tmp_path: pathlib.Path) -> None:
@@ -229,7 +231,7 @@ def test_connections_waiting_in_the_queue_are_the_successors(start: Start, tmp_p
     assert {int(line(sock).split()[2]) for sock in queued} == new  # a reset would raise here
     for pid in old:
         os.kill(pid, signal.SIGCONT)
-    running.service.wait_for_log(r"(?s)(retiring, 600.*){2}")
+    running.service.wait_for_log(r"(?s)(retiring: hold_time=600.*){2}")
 
 
 def test_the_watchdog_of_systemd_is_fed(start: Start, tmp_path: pathlib.Path) -> None:

@@ -39,7 +39,7 @@ class Stalling(Gripproxy):
         (self.folder / "routes.new").replace(self.folder / "routes")
 
     def workers(self) -> list[int]:
-        return [int(pid) for pid in re.findall(r"worker \d started, process (\d+)", self.service.log)]
+        return [int(pid) for pid in re.findall(r'process started: name="worker \d" pid=(\d+)', self.service.log)]
 
     def status(self, host: str) -> int:
         """Ask for a host, which no route has until there is one."""
@@ -120,7 +120,7 @@ def test_a_routes_file_that_is_none(running: Stalling, kind: str) -> None:
     running.log_of(use_of(2))
     assert (running.status("a.test"), running.status("b.test")) == (200, 200)
     assert running.workers() == before
-    assert "is killed" not in running.service.log
+    assert "process killed" not in running.service.log
 
 
 def test_a_file_system_that_stalls(running: Stalling) -> None:
@@ -146,7 +146,7 @@ def test_a_file_system_that_stalls(running: Stalling) -> None:
     assert running.status("b.test") == 200
     done = subprocess.run(reload, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0
-    assert "is killed" not in running.service.log
+    assert "process killed" not in running.service.log
 
 
 def test_no_worker_uses_new_routes_before_all_can(running: Stalling) -> None:

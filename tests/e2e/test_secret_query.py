@@ -56,7 +56,7 @@ def test_links_do_not_have_it(site: Site) -> None:
     site.backend.on("/left", hold("response", "left", gone))
     with site.connect() as client:
         client.request("GET", f"/left?{QUERY}")
-        site.proxy.wait_log("/left.*hold response")
+        site.proxy.wait_log("hold: mode=response .*path=/left")
     assert site.backend.request("/gone").uri == "/gone"
 
 
@@ -78,4 +78,4 @@ def test_websockets(site: Site) -> None:
         client.text("hello?")
         assert client.says("hello")
     assert site.backend.request("/events").uri == f"/events?{QUERY}"
-    site.proxy.wait_log("WebSocket .*/events")
+    site.proxy.wait_log("WebSocket: .*/events")

@@ -83,8 +83,8 @@ class Gripproxy:
         return self
 
     def child(self, name: str, nth: int = 1) -> int:
-        self.service.wait_for_log(rf"(?s)({name} started, process \d+.*?){{{nth}}}")
-        return int(re.findall(rf"{name} started, process (\d+)", self.service.log)[nth - 1])
+        self.service.wait_for_log(rf'(?s)(process started: name="?{name}"? pid=\d+.*?){{{nth}}}')
+        return int(re.findall(rf'process started: name="?{name}"? pid=(\d+)', self.service.log)[nth - 1])
 
     def get(self, path: str, port: int | None = None) -> Client:
         self.clients.append(Client(socket.create_connection(("127.0.0.1", port or self.port), PATIENCE), path))
@@ -101,7 +101,9 @@ class Gripproxy:
         while time.monotonic() < deadline:
             client = self.stream()
             peer = f"127.0.0.1:{client.sock.getsockname()[1]}"
-            held = self.service.wait_for_log(rf"\[worker (\d)\] GET /stream: hold stream on test for {peer}")
+            held = self.service.wait_for_log(
+                rf"\[worker (\d)\] hold: mode=stream method=GET path=/stream channels=test client={peer}"
+            )
             if int(held[1]) == number:
                 return client
         raise AssertionError(f"no stream came to worker {number}")
@@ -166,7 +168,7 @@ def test_stopping_answers_long_polls_with_their_timeout_response(start: Start) -
     sock = socket.create_connection(("127.0.0.1", running.port), PATIENCE)
     with sock:
         sock.sendall(b"GET /response HTTP/1.0\r\nHost: localhost\r\n\r\n")
-        running.service.wait_for_log("hold response on test")
+        running.service.wait_for_log("hold: mode=response .*channels=test")
         assert running.service.stop() == 0
         sock.settimeout(PATIENCE)
         answer = b"".join(iter(lambda: sock.recv(4096), b""))
@@ -202,7 +204,7 @@ def test_signals_during_the_start_are_obeyed_when_it_is_done(start: Start) -> No
     running.child("worker 2")
     running.service.process.send_signal(signal.SIGHUP)
     running.ready()
-    assert running.service.log.count(" started, process") == 3
+    assert running.service.log.count("process started:") == 3
     assert running.service.stop() == 0
 
 
@@ -231,7 +233,7 @@ def test_nobody_is_disconnected_by_the_handlers_end_and_items_arrive_again(
     assert [client.line() for client in streams] == [b"before\n"] * 10
     os.kill(running.child("handler"), number)
     running.child("handler", 2)
-    running.service.wait_for_log(r"(?s)(handler started.*){2}handler ready")
+    running.service.wait_for_log(r"(?s)(process started: name=handler.*){2}handler ready")
     assert all(client.untouched for client in streams)
     running.publish("after\n")
     assert [client.line() for client in streams] == [b"after\n"] * 10
@@ -324,7 +326,7 @@ def test_each_process_runs_by_itself(start: Start) -> None:
     running.service.wait_for_log("handler ready")
     for worker in running.others:
         worker.wait_for_port(running.port)
-    running.service.wait_for_log(r"(?s)joined.*joined")
+    running.service.wait_for_log(r"(?s)worker joined.*worker joined")
     streams = [running.stream() for _ in range(10)]
     running.publish("hello\n")
     assert [client.line() for client in streams] == [b"hello\n"] * 10

@@ -85,7 +85,7 @@ def test_a_real_service(tmp_path: pathlib.Path) -> None:
             clients.append(service.stream())
         poll = socket.create_connection(("127.0.0.1", service.port), PATIENCE)
         poll.sendall(b"GET /response HTTP/1.0\r\nHost: localhost\r\n\r\n")
-        service.service.wait_for_log("hold response on test")
+        service.service.wait_for_log("hold: mode=response .*channels=test")
         held = len(service.clients) + 1
         expected = {"connections": held, "http": held, "ws": 0, "with tls": 0, "subscribers": held}
         expected |= {"response": 1, "stream": held - 1, "channels with subscribers": 1, "test": 1}

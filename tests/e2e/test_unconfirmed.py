@@ -63,7 +63,7 @@ def running(backend: int, tmp_path: pathlib.Path) -> Iterator[Gripproxy]:
     routes = ("--route=*,proto=http test", f"--route=*,proto=ws 127.0.0.1:{backend},over_http")
     running = Gripproxy(tmp_path, lines, routes, "")
     handler = running.ready().child("handler")
-    running.service.wait_for_log(r"joined with 0 channels(.|\n)*joined with 0 channels")
+    running.service.wait_for_log(r"worker joined: worker=\d channels=0(.|\n)*worker joined: worker=\d channels=0")
     freeze(handler)
     yield running
     os.kill(handler, signal.SIGCONT)

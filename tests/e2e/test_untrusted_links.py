@@ -136,7 +136,7 @@ def retried(site: Site, target: Backend, begin: str, case: str, link: str) -> It
     with long_poll(site, f"{begin}/{case}", case):
         site.publisher.publish({"channel": case, "http-response": {"action": "hint"}})
         deadline = time.monotonic() + PATIENCE
-        while site.proxy.log.count(f"{begin}/{case}: hold") < 2:
+        while site.proxy.log.count(f" path={begin}/{case} ") < 2:
             assert time.monotonic() < deadline, "not held again"
             time.sleep(0.01)
     yield
@@ -207,7 +207,7 @@ def test_an_untrusted_target_leads_nowhere_it_may_not(site: Site, untrusted: Bac
         for case, link in zip(cases, links, strict=True):
             stack.enter_context(act(site, untrusted, begin, case, link))
         for link in links:
-            site.proxy.wait_log(rf"(GET|POST) {re.escape(link)}: ")
+            site.proxy.wait_log(rf'request="(GET|POST) {re.escape(link)}"')
     assert [link for case, link in zip(cases, links, strict=True) if site.second.count(f"/secret-{case}")] == []
 
 
@@ -256,11 +256,11 @@ def test_equal_links_of_both_targets_are_not_one(untrusted: Backend) -> None:
         assert [target.count("/mixed/filter") for target in (trusted, untrusted)] == [1, 1]
         site.publisher.stream("filtered", "item ")
         assert first[0].data(5) == b"item "
-        site.proxy.wait_log(rf"POST {host}/check: .*untrusted")
+        site.proxy.wait_log(rf'request="POST {host}/check".*untrusted')
         assert site.second.count("/check") == 1
         site.publisher.stream("linked", "three ", id="3", prev_id="2")
         assert first[1].data(10) == b"two three "
-        site.proxy.wait_log(rf"GET {host}/next: .*untrusted")
+        site.proxy.wait_log(rf'request="GET {host}/next".*untrusted')
         site.publisher.stream("linked", "four ", id="4", prev_id="3")
         assert first[1].data(5) == b"four "
         assert site.second.count("/next") == 1

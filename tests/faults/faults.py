@@ -154,10 +154,10 @@ class Faults:
     async def reload(self) -> None:
         """A new generation of workers takes over; the one before lets its clients go within seconds."""
         async with self._alone("reload") as service:
-            before = service.log.count("] reload: done")
+            before = service.log.count("] reload done")
             service.process.send_signal(signal.SIGUSR2)
             deadline = time.monotonic() + PATIENCE
-            while service.log.count("] reload: done") == before:
+            while service.log.count("] reload done") == before:
                 assert time.monotonic() < deadline, f"the reload does not end:\n{service.log}"
                 await asyncio.sleep(0.1)
         self.history.add("faults", "fault", "retire", "worker")

@@ -172,7 +172,7 @@ class Stage:
             return
         log = self.service.log
         fresh, self._read = log[self._read :], len(log)
-        for name, pid in re.findall(r"\] (worker \d+|handler) started, process (\d+)", fresh):
+        for name, pid in re.findall(r'process started: name="?(worker \d+|handler)"? pid=(\d+)', fresh):
             self._pids[name] = int(pid)
             self.history.add("service", "process", name, int(pid))
         if "Traceback" in fresh:

@@ -46,7 +46,7 @@ Scripts = dict[str, Script]
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "level", -1)
-    monkeypatch.setattr(log, "error", lambda *_: None)
+    monkeypatch.setattr(log, "error", lambda *_, **__: None)
 
 
 # --- states at the beginning

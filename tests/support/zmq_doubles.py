@@ -13,11 +13,11 @@ import zmq
 from gripproxy import pipe
 from gripproxy.grip import tnetstring
 from gripproxy.grip.item_pack import unpack_item
-from gripproxy.process.log import log
 from handler.dispatch.dispatcher import Dispatcher
 from handler.sources.source import Source, Sources
 from handler.sources.zmq_pull import ZmqPull
 from handler.sources.zmq_sub import ZmqSub
+from tests.support.log_lines import LogLines
 
 __all__ = ["Context", "House", "Socket", "Worker", "item", "turn"]
 
@@ -104,8 +104,7 @@ class House:
     """An intake, its dispatcher with a worker that has the channel ``ch``, and the log."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.lines: list[str] = []
-        monkeypatch.setattr(log, "write", lambda level, text, *args, **more: self.lines.append(text % args))
+        self.lines = LogLines(monkeypatch, None).lines
         self.context = Context()
         self.sources = Sources()
         self.dispatcher = Dispatcher(linger=0, follow=self.sources.follow)

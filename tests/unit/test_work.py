@@ -39,14 +39,14 @@ class Work(NamedTuple):
 
 
 LIMITS: Final = {
-    "request": Work(63, 1441, 2),
-    "request of a browser": Work(63, 1441, 2),
-    "request with new headers": Work(152, 2765, 2),
-    "request with its log line": Work(72.2, 1620, 2),
+    "request": Work(66, 1550, 2),
+    "request of a browser": Work(66, 1550, 2),
+    "request with new headers": Work(161, 3060, 2),
+    "request with its log line": Work(75.3, 1768, 2),
     "stream held": Work(205, 4018, 2, 929),
     "stream with ids held": Work(240, 4646, 2, 1274),
     "long-poll held": Work(175, 3524, 1, 905),
-    "WebSocket held": Work(367, 5877, 2, 1520),
+    "WebSocket held": Work(374, 6175, 2, 1520),
     "stream delivery": Work(1.09, 23.68, 1),
     "stream delivery, 4,000": Work(1.02, 26.3, 1),
     "stream delivery with ids": Work(1.55, 30.3, 1),
@@ -54,7 +54,7 @@ LIMITS: Final = {
     "WebSocket delivery with ids": Work(1.56, 32.2, 1),
     "WebSocket round trip": Work(154, 2546, 2),
     "item in the worker": Work(20.1, 382.5, 1),
-    "item by PULL": Work(34, 528, 0),
+    "item by PULL": Work(34, 548, 0),
     "item with ids by PULL": Work(48, 727, 0),
     "item by HTTP": Work(53, 810, 2),
 }

@@ -70,7 +70,7 @@ def test_over_http(publisher: Publisher, bad: dict[str, Any], detail: str) -> No
     )
     assert reply.line == line
     if line == "400 Bad Request":
-        assert reply.body.decode() == f"Invalid format: {detail}\n"
+        assert reply.body.decode() == f"Invalid format: items[1]: {detail}\n"
 
 
 @covers("5.8 publish")
@@ -86,7 +86,7 @@ def test_over_the_command_socket(publisher: Publisher, bad: dict[str, Any], deta
         because="The limits of an item hold for every way to publish.",
     )
     if refused:
-        value = f"Invalid format: {detail}".encode()
+        value = f"Invalid format: items[1]: {detail}".encode()
         assert reply == {b"id": b"1", b"success": False, b"condition": b"bad-request", b"value": value}
     else:
         assert reply[b"success"] is True

@@ -96,5 +96,5 @@ def test_file_that_ends_within_a_line(start: Start) -> None:
         because="Such a file was read while it was being written.",
     )
     if answer == b"backend":
-        site.proxy.wait_log(r"\[ERR\].*routes:2: .*was not written completely; the routes stay as they were")
+        site.proxy.wait_log(r"\[ERR\].*routes:2: .*was not written completely.*; the routes stay as they were")
     settled(site, "any.test", answer)

@@ -45,7 +45,7 @@ def refused(site: Site, case: str, data: bytes) -> bytes:
     lines = [line for line in got.split(b"\r\n") if line.startswith(b"HTTP/1.")]
     assert site.backend.count(f"/{case}-smuggled") == 0
     if not on_pushpin():
-        site.proxy.wait_log(f"client {peer}: ")
+        site.proxy.wait_log(f"client disconnected: client={peer} ")
         assert site.proxy.log.count(peer) == 1
     return lines[-1] if lines else b""
 

@@ -88,7 +88,7 @@ def test_the_error_waits_for_a_slow_answer(site: Site, case: str) -> None:
         client.send(b"\0\0\r\n\r\n")
         site.backend.request(f"/{case}")
         if not on_pushpin():
-            site.proxy.wait_log(r"client .*: no request line")
+            site.proxy.wait_log(r"client disconnected: client=.* reason=.*no request line")
         go.set()
         assert client.response().body == b"slow\n"
         if expect(

@@ -143,7 +143,8 @@ def test_only_the_stream_format_reaches_a_stream(site: Site, case: str) -> None:
     with stream(site, f"/{case}") as client:
         site.publisher.answer(case, "for long-polls\n")
         site.publisher.publish({"channel": case, "formats": {"ws-message": {"content": "for WebSockets"}}})
-        site.publisher.publish({"channel": case, "formats": {"unknown": {}}})
+        hint = {"action": "hint"}
+        site.publisher.publish({"channel": case, "formats": {"http-response": hint, "unknown": {}}})
         site.publisher.stream(case, "")
         site.publisher.stream(case, "for streams\n")
         assert client.chunk() == b"for streams\n"

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from tests.wire.wirekit import CLOSE, Script, Setup, Site, covers, hold, response
+from tests.wire.wirekit import CLOSE, Script, Setup, Site, covers, expect, hold, response
 from tests.wire.wirekit.holding import long_poll, stream
 
 SETUP = Setup(
@@ -136,8 +136,32 @@ def test_channel_names_are_exact(site: Site, case: str) -> None:
 def test_a_hold_without_channel_just_holds(site: Site, case: str) -> None:
     site.backend.on(f"/{case}", response("200 OK", "Grip-Hold: stream", body="begin\n"))
     with stream(site, f"/{case}", opening=b"begin\n") as client:
-        site.publisher.stream("", "to the empty channel\n")
+        site.publisher.post("/publish/", '{"items":[{"channel":"","http-stream":{"content":"to the empty channel"}}]}')
         assert client.silent(0.2)
+
+
+@covers("3.1 no channel")
+@pytest.mark.parametrize("mode", ["stream", "response"])
+def test_a_hold_without_channel_is_told_in_debug_mode(site: Site, case: str, mode: str) -> None:
+    site.backend.on(f"/debug/{case}", response("200 OK", f"Grip-Hold: {mode}", body="begin\n"))
+    told = expect(
+        pushpin=False,
+        ours=True,
+        pushpin_does="Holds a client without a channel, also in debug mode.",
+        ours_does="Answers 502 in debug mode, with what is missing, if a hold has no channel; otherwise it holds the "
+        "client, with a warning and a metric.",
+        because="Nothing that is published reaches such a client: `Grip-Channel` was forgotten or misspelt.",
+    )
+    with site.connect() as client:
+        client.request("GET", f"/debug/{case}")
+        if told:
+            answer = client.response()
+            assert answer.line == "502 Bad Gateway"
+            needed = "the backend has to send Grip-Channel, or the target needs sub="
+            assert answer.body.decode() == f"Grip-Hold: {mode} without a channel: {needed}\n"
+        elif mode == "stream":
+            client.head()
+            assert client.chunk() == b"begin\n"
 
 
 @covers("1.3 prefix", "3.5 names")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.wire.wirekit import Publisher, Setup, covers, expect
+from tests.wire.wirekit import Publisher, Setup, Site, covers, expect
 
 SETUP = Setup()
+
+LENIENT = Setup(config={"handler.publish_strict": False})
 
 STREAM = {"http-stream": {"content": "x"}}
 
@@ -120,7 +123,6 @@ def test_what_all_formats_share(publisher: Publisher, name: str) -> None:
     refused(publisher, {"channel": "a", name: 1}, f"'{name}' is not an object")
     refused(publisher, {"channel": "a", name: {}}, missing)
     refused(publisher, {"channel": "a", name: {"action": 1}}, f"'{name}' contains 'action' with wrong type")
-    refused(publisher, {"channel": "a", name: {"action": "zz"}}, "")
     refused(publisher, {"channel": "a", name: {field: 1}}, f"'{name}' contains '{field}' with wrong type")
     refused(publisher, {"channel": "a", name: {binary: 1}}, f"'{name}' contains '{binary}' with wrong type")
     filters = {field: "x", "content-filters": 1}
@@ -133,8 +135,8 @@ def test_what_all_formats_share(publisher: Publisher, name: str) -> None:
 @pytest.mark.parametrize(
     "good",
     [
-        {"channel": "a", "formats": {"unknown": 1}},
-        {"channel": "", **STREAM},
+        {"channel": "a", "formats": {**STREAM, "unknown": 1}},
+        with_format("http-stream", content="x", contents=1),
         {"channel": "a", "formats": STREAM, "http-response": 1},
         item(tag="ignored", unknown=1),
         item(id="", prev_id=""),
@@ -219,8 +221,84 @@ def test_binary_content_that_is_not_base64(publisher: Publisher, name: str) -> N
 
 
 @covers("5.2 unknown action")
-def test_refresh_is_not_an_action_of_streams(publisher: Publisher) -> None:
-    refused(publisher, with_format("http-stream", action="refresh"), "")
+@pytest.mark.parametrize(
+    ("name", "action", "detail"),
+    [
+        ("http-response", "sned", "the unknown value 'sned': did you mean 'send'?"),
+        ("http-stream", "zz", "the unknown value 'zz'"),
+        ("ws-message", "clos", "the unknown value 'clos': did you mean 'close'?"),
+        ("http-stream", "refresh", "the value 'refresh', which streams do not have"),
+    ],
+)
+def test_unknown_action(publisher: Publisher, name: str, action: str, detail: str) -> None:
+    wanted = expect(
+        pushpin="",
+        ours=f"'{name}' contains 'action' with {detail}",
+        pushpin_does="Returns 400 without a reason for an unknown action.",
+        ours_does="Returns 400 with the unknown action and the one that may have been meant.",
+        because="The publisher learns of its mistake. `publish_strict=false` leaves it out.",
+    )
+    refused(publisher, with_format(name, action=action), wanted)
+
+
+NO_CLIENT: list[tuple[dict[str, Any], str]] = [
+    (
+        {"channel": "a", "formats": {"http-stram": {"content": "x"}}},
+        "unknown format 'http-stram': did you mean 'http-stream'?",
+    ),
+    (
+        {"channel": "a", "formats": {"mqtt": {}}},
+        "unknown format 'mqtt': expected http-response, http-stream, ws-message",
+    ),
+    (
+        {"channel": "", **STREAM},
+        "publish item object contains 'channel' with an empty value: no client can be on it",
+    ),
+]
+
+
+@covers("5.1 formats", "5.1 channel", "5.2 formats")
+@pytest.mark.parametrize(("item", "detail"), NO_CLIENT, ids=[json.dumps(item) for item, _ in NO_CLIENT])
+@pytest.mark.parametrize("place", [None, 2])
+def test_items_that_no_client_can_get(
+    publisher: Publisher, item: dict[str, Any], detail: str, place: int | None
+) -> None:
+    good = {"channel": "a", **STREAM}
+    items = [item] if place is None else [good, good, item]
+    reply = publisher.post("/publish/", json.dumps({"items": items}))
+    body = expect(
+        pushpin="Published\n",
+        ours=f"Invalid format: {'' if place is None else f'items[{place}]: '}{detail}\n",
+        pushpin_does="Publishes an item whose formats are all unknown, and one for the empty channel.",
+        ours_does="Returns 400 for an item whose formats are all unknown, or whose channel is empty, with the nearest "
+        "format and the index in a batch; by ZeroMQ such an item is skipped, counted and logged. A further "
+        "unknown format beside a known one, and unknown keys of a format, are counted and logged.",
+        because="No client can get such an item: it is a mistake of the publisher. `publish_strict=false` publishes it "
+        "to nobody.",
+    )
+    assert reply.body.decode() == body
+
+
+@covers("5.1 formats", "5.1 channel", "5.2 unknown action", "5.5 bad item")
+def test_without_strictness(start: Callable[[Setup], Site]) -> None:
+    publisher = start(LENIENT).publisher
+    for item, _ in NO_CLIENT:
+        assert publisher.publish(item).body == b"Published\n"
+    refused(publisher, with_format("http-stream", action="zz"), "")
+    reply = publisher.post("/publish/", json.dumps({"items": [{"channel": "a", **STREAM}, {}]}))
+    assert reply.body == b"Invalid format: publish item object does not contain 'channel'\n"
+
+
+@covers("5.2 formats")
+def test_a_misspelt_format_beside_the_channel(publisher: Publisher) -> None:
+    hint = expect(
+        pushpin="",
+        ours=", but there is 'http_stream': did you mean 'http-stream'?",
+        pushpin_does="Does not propose a format for a key that is like one.",
+        ours_does="Proposes the nearest format when an item has none.",
+        because="The publisher learns of its mistake. `publish_strict=false` leaves it out.",
+    )
+    refused(publisher, {"channel": "a", "http_stream": {"content": "x"}}, f"no formats specified{hint}")
 
 
 @covers("15 21 splitting")

@@ -73,7 +73,7 @@ def test_publishing_over_zeromq(site: Site, case: str, way: str) -> None:
         if published:
             assert client.data(2) == b"a\n"
         elif way != "REP":
-            line = site.proxy.wait_log(rf"{way}: item skipped: .*own/{case}")
+            line = site.proxy.wait_log(rf"item skipped: way={way} channel=own/{case} ")
             assert "begins with 'own/', which is reserved" in line
         body = json.dumps({"items": [item(f"own/{case}", "b\n")]})
         assert site.publisher.post("/publish/", body, f"Authorization: Bearer {KEY}").line == "200 OK"

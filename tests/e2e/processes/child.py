@@ -44,7 +44,7 @@ async def serve(kind: str, number: str, behaviour: str) -> None:
     child = Child(handover)
 
     def retire(hold_time: float, spread: float) -> None:
-        log.info("retiring, %g and %g s", hold_time, spread)
+        log.info("retiring", hold_time=hold_time, spread=spread)
         for server in servers:
             server.close()
         loop.call_later(hold_time, over.set)
@@ -56,7 +56,7 @@ async def serve(kind: str, number: str, behaviour: str) -> None:
         server.close()
     for writer in held:
         writer.close()
-    log.info("ended: %s", child.stop_reason)
+    log.info("ended", reason=child.stop_reason)
     log.attach(None)
 
 

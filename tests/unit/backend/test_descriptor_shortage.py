@@ -12,7 +12,8 @@ from collections.abc import Callable
 import pytest
 
 from gripproxy.backend.descriptor_shortage import AT_ONCE, PAUSE, DescriptorShortage
-from gripproxy.process.log import WARNING, log
+from gripproxy.process.log import WARNING
+from tests.support.log_lines import LogLines
 
 
 class House:
@@ -45,10 +46,7 @@ def house() -> House:
 
 @pytest.fixture(autouse=True)
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    lines: list[str] = []
-    monkeypatch.setattr(log, "level", WARNING)
-    monkeypatch.setattr(type(log), "warning", lambda log, text, *args: lines.append(text % args))
-    return lines
+    return LogLines(monkeypatch, WARNING).lines
 
 
 def test_a_few_are_left_for_the_process(house: House) -> None:
@@ -130,4 +128,4 @@ def test_it_is_counted_and_one_line_a_second(house: House, lines: list[str]) -> 
     house.shortage.note()
     assert house.shortage.waits == 4
     start = "no descriptor free, connects to backends wait: waiting=1 files_max=100"
-    assert lines == [f"{start} waits={n} key=LimitNOFILE" for n in (1, 4)]
+    assert lines == [f"{start} waits={n}; raise LimitNOFILE= or ulimit -n" for n in (1, 4)]

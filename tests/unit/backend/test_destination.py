@@ -25,7 +25,9 @@ def written(house: House, link: bytes = b"/link", body: bytes = b"", untrusted: 
     destination = lead(house, link, untrusted)
     forwarder = house.worker.router.forwarder(destination.route, 0, destination.signed)
     last_ids = more.get("last_ids", ())
-    return destination.head(forwarder, b"POST" if body else b"GET", [(b"X-Own", b"1")], len(body), last_ids)
+    return destination.head(
+        forwarder, b"POST" if body else b"GET", [(b"X-Own", b"1")], len(body), last_ids, more.get("trace", b"")
+    )
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import pytest
 
 from gripproxy.backend.outages import FORGOTTEN_AFTER, LINES_EVERY, TARGETS_MAX, WELL_AFTER, WHY_MAX, Outage, Outages
 from gripproxy.grip.stats_format import FAILURES
+from gripproxy.process.log_event import text_of
 
 
 class Pool:
@@ -25,8 +26,11 @@ class Place:
     def __init__(self) -> None:
         self.now = 1000.0
         self.lines: list[str] = []
-        self.outages = Outages(lambda: self.now, lambda text, line: self.lines.append(text % line), lambda *_: None)
+        self.outages = Outages(lambda: self.now, self.warn, lambda event, **fields: None)
         self.pool = Pool()
+
+    def warn(self, event: str, **fields: object) -> None:
+        self.lines.append(text_of(event, fields))
 
     def fails(self, kind: str = "refused", got: str = "502", target: str = "one:80", why: str = "no") -> None:
         self.outages.failed(self.pool, target, kind, why, got)
@@ -53,7 +57,7 @@ def test_the_first_of_a_kind_is_a_line_at_once(place: Place) -> None:
     place.fails(target="two:80")
     assert place.take() == [
         "backend failed: target=one:80 kind=refused client_got=502 why=no",
-        "backend failed: target=one:80 kind=late client_got=504 why=no response head in time",
+        'backend failed: target=one:80 kind=late client_got=504 why="no response head in time"',
         "backend failed: target=two:80 kind=refused client_got=502 why=no",
     ]
 
@@ -91,7 +95,7 @@ def test_it_is_well_again_with_the_first_answer(place: Place) -> None:
     assert place.take() == []
     place.pool.answers()
     place.pass_time(1)
-    assert place.take() == ["backend well again: target=one:80 seconds=5.0 failures=refused:1,reset:1"]
+    assert place.take() == ["backend well again: target=one:80 seconds=5 failures=refused:1,reset:1"]
     place.pass_time(2 * LINES_EVERY)
     assert place.take() == []
     assert len(place.outages) == 0
@@ -123,7 +127,7 @@ def test_a_new_outage_is_told_anew(place: Place) -> None:
     assert place.take() == ["backend failed: target=one:80 kind=refused client_got=502 why=no"]
     place.pool.answers()
     place.pass_time(2)
-    assert place.take() == ["backend well again: target=one:80 seconds=0.0 failures=refused:1"]
+    assert place.take() == ["backend well again: target=one:80 seconds=0 failures=refused:1"]
 
 
 def test_one_that_is_not_asked_any_more_is_forgotten(place: Place) -> None:
@@ -139,7 +143,7 @@ def test_only_so_many_targets_are_told_apart(place: Place) -> None:
         place.fails(target=f"host{number}:80")
     lines = place.take()
     assert len(lines) == TARGETS_MAX + 1
-    assert lines[-1] == f"backend failed: target=others kind=refused client_got=502 why=host{TARGETS_MAX}:80: no"
+    assert lines[-1] == f'backend failed: target=others kind=refused client_got=502 why="host{TARGETS_MAX}:80: no"'
     assert len(place.outages) == TARGETS_MAX + 1
 
 

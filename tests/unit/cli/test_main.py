@@ -16,10 +16,11 @@ import pytest
 from gripproxy import __version__
 from gripproxy.cli import main as cli
 from gripproxy.config import Config, load_config
-from gripproxy.process.log import log
+from gripproxy.process.log import WARNING, log
 from gripproxy.runner.admin_socket import admin_socket_path
 from gripproxy.top import app
 from gripproxy.top.view import View
+from tests.support.log_lines import LogLines
 
 
 @dataclasses.dataclass
@@ -245,8 +246,7 @@ class TestOptions:
         self, calls: Calls, conf: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pathlib.Path(conf).write_text("[runner]\nhttp_prt=1\n")
-        said: list[str] = []
-        monkeypatch.setattr(log, "warning", lambda text, *arguments: said.append(text % arguments))
+        said = LogLines(monkeypatch, WARNING).lines
         cli.main(["worker", f"--config={conf}"])
         assert len(said) == 1
         assert "unknown key 'http_prt' in [runner] (did you mean 'http_port'?)" in said[0]

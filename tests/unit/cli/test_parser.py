@@ -7,7 +7,8 @@ import argparse
 import pytest
 
 from gripproxy import __version__
-from gripproxy.cli.parser import CommandParser, nearest
+from gripproxy.cli.parser import CommandParser
+from gripproxy.grip.nearest_name import nearest
 
 
 def parser() -> CommandParser:

@@ -69,11 +69,14 @@ class TestItem:
     def test_no_eol(self, port: Port) -> None:
         assert sent(port, "--no-eol", "c", "hello")["formats"]["http-stream"] == {"content": "hello"}
 
-    def test_empty(self, port: Port) -> None:
-        item = sent(port, "", "")
-        assert item["channel"] == ""
+    def test_empty_content(self, port: Port) -> None:
+        item = sent(port, "c", "")
         assert item["formats"]["http-stream"] == {"content": "\n"}
         assert item["formats"]["ws-message"] == {"content": ""}
+
+    def test_an_empty_channel_is_refused(self, port: Port, capsys: pytest.CaptureFixture[str]) -> None:
+        assert publish.main(["", "hello"]) == 1
+        assert "'channel' with an empty value" in capsys.readouterr().err
 
     def test_everything(self, port: Port) -> None:
         item = sent(port, "--code", "404", "-H", "A: b", "-H", "C:d", "-M", "a=b", "-M", "e=f=g", "--sender", "me",
@@ -278,7 +281,10 @@ class TestLines:
             (b"[]", "f:1: publish item object is not an object"),
             (b"{}", "f:1: publish item object does not contain 'channel'"),
             (b'{"channel":"c"}', "f:1: no formats specified"),
-            (b'{"channel":"c","http-stream":{"action":"x"}}', "f:1: unknown action"),
+            (
+                b'{"channel":"c","http-stream":{"action":"x"}}',
+                "f:1: 'http-stream' contains 'action' with the unknown value 'x'",
+            ),
         ],
     )
     def test_bad_item(self, line: bytes, message: str) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import base64
+import pathlib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import ClassVar
 
 import orjson
 import pytest
 import zmq
 
-from gripproxy.cli.publish_transport import Audience, HttpSender, ZmqSender, to_tnet
+from gripproxy.cli.publish_transport import Audience, HttpSender, PublishError, ZmqSender, to_tnet
 from gripproxy.grip import tnetstring
 from gripproxy.grip.item import parse_tnet
 from gripproxy.grip.item_json import parse_json
@@ -92,14 +97,52 @@ class TestTnet:
                 assert orjson.dumps(whole) == before
 
 
-class TestZmq:
-    """An inproc address: ZeroMQ without a socket of the machine."""
+@pytest.fixture
+def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    yield context
+    context.destroy(0)
 
-    def test_publish(self) -> None:
-        sender = ZmqSender("inproc://pull", 5.0)
-        pull = sender._context.socket(zmq.PULL)
-        pull.bind("inproc://pull")
-        sender.send([{"channel": "a", "http-stream": {"content": "x"}}])
-        assert pull.recv() == to_tnet({"channel": "a", "http-stream": {"content": "x"}})
-        pull.close()
-        sender.close()
+
+class TestZmq:
+    ITEM: ClassVar = {"channel": "a", "http-stream": {"content": "x"}}
+
+    def test_publish(self, context: zmq.Context[zmq.Socket[bytes]], tmp_path: pathlib.Path) -> None:
+        with context.socket(zmq.PULL) as pull:
+            pull.bind(f"ipc://{tmp_path}/pull")
+            sender = ZmqSender(f"ipc://{tmp_path}/pull", 5.0)
+            sender.send([self.ITEM])
+            assert pull.recv() == to_tnet(self.ITEM)
+            sender.close()
+
+    @pytest.mark.parametrize("kind", [zmq.REP, zmq.PUB, zmq.ROUTER])
+    def test_a_socket_of_another_kind(
+        self, context: zmq.Context[zmq.Socket[bytes]], tmp_path: pathlib.Path, kind: int
+    ) -> None:
+        with context.socket(kind) as other:
+            other.bind(f"ipc://{tmp_path}/other")
+            with pytest.raises(PublishError, match="what listens there is no PULL socket"):
+                ZmqSender(f"ipc://{tmp_path}/other", 5.0)
+
+    @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
+    def test_a_server_of_another_protocol(self, tmp_path: pathlib.Path, answer: bytes) -> None:
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(f"{tmp_path}/http")
+        server.listen()
+
+        def serve() -> None:
+            client, _ = server.accept()
+            client.recv(1)
+            client.sendall(answer)
+            client.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(PublishError, match="what listens there does not speak ZeroMQ"):
+            ZmqSender(f"ipc://{tmp_path}/http", 5.0)
+        thread.join()
+        server.close()
+
+    def test_nobody(self, tmp_path: pathlib.Path) -> None:
+        with pytest.raises(PublishError, match="nobody takes messages there"):
+            ZmqSender(f"ipc://{tmp_path}/none", 0.05)

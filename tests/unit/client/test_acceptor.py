@@ -14,8 +14,9 @@ import pytest
 
 from gripproxy.client.acceptor import Acceptor, files_in_use, open_files_max
 from gripproxy.process.listening_sockets import ListeningSocket
-from gripproxy.process.log import WARNING, log
+from gripproxy.process.log import WARNING
 from tests.support.certificates import make_certificate
+from tests.support.log_lines import LogLines
 
 PATIENCE = 20.0
 
@@ -119,10 +120,7 @@ async def large() -> AsyncIterator[House]:
 
 @pytest.fixture(autouse=True)
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    written: list[str] = []
-    monkeypatch.setattr(log, "level", WARNING)
-    monkeypatch.setattr(log, "write", lambda level, text, *args, **more: written.append(text % args))
-    return written
+    return LogLines(monkeypatch, WARNING).lines
 
 
 async def until(condition: object) -> None:
@@ -159,7 +157,7 @@ async def test_accepting_pauses_at_the_reserve_and_goes_on_when_clients_have_gon
     assert len(small.clients) == 3
     assert small.accepting.pauses == 1
     (line,) = lines
-    assert line.startswith("accepting pauses: 80 files may be open, 10 of them are kept for backends, 3 clients are")
+    assert line.startswith("accepting pauses: files_max=80 kept_for_backends=10 clients=3 pauses=1")
     came[0][1].close()
     came[1][1].close()
     assert await small.greeted(*(reader for reader, _ in came[3:])) == [b"hello\n"] * 2
@@ -284,7 +282,7 @@ async def test_an_error_of_the_system_is_a_pause(small: House, lines: list[str])
     door.listener.sock = Broken()  # type: ignore[assignment]
     small.accepting._take(door)
     assert small.accepting.paused
-    assert lines[0] == "cannot accept: Too many open files in system"
+    assert lines[0] == 'clients not accepted: reason="Too many open files in system"'
 
 
 class TestFiles:

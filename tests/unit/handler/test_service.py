@@ -16,12 +16,12 @@ import zmq.asyncio
 from gripproxy.config import Config, load_config
 from gripproxy.grip import tnetstring
 from gripproxy.process.endpoints import BindError
-from gripproxy.process.log import log
 from gripproxy.process.supervised import Child
 from handler import service as module
 from handler.service import Service, main
 from tests.support.certificates import make_certificate
 from tests.support.handler_service import handler, read_config
+from tests.support.log_lines import LogLines
 from tests.support.ports import free_ports
 
 
@@ -90,9 +90,7 @@ class Tie(Child):
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Lines of the log; workers are not waited for."""
-    found: list[str] = []
-    for level in ("info", "warning", "error"):
-        monkeypatch.setattr(log, level, lambda text, *args: found.append(text % args))
+    found = LogLines(monkeypatch).lines
     monkeypatch.setattr(module, "ANNOUNCE_TIME", 0.01)
     return found
 
@@ -123,10 +121,10 @@ class TestProcess:
         assert tie.was_ready
         settings = config.handler
         assert lines == [
-            "1 workers have not joined in 0.01 s; going on without them",
-            f"handler ready: PULL ipc://{tmp_path}/pull, SUB ipc://{tmp_path}/sub, "
+            "workers have not joined: workers=1 seconds=0.01; the handler goes on without them",
+            f'handler ready: intake="PULL ipc://{tmp_path}/pull, SUB ipc://{tmp_path}/sub, '
             f"https {settings.push_in_http_addr}:{settings.push_in_http_port}, stats ipc://{tmp_path}/stats, "
-            f"metrics {settings.prometheus_port}, commands ipc://{tmp_path}/command",
+            f'metrics {settings.prometheus_port}, commands ipc://{tmp_path}/command"',
         ]
 
     def test_it_can_be_stopped_before_it_is_open(self, tmp_path: pathlib.Path, lines: list[str]) -> None:
@@ -143,7 +141,7 @@ class TestProcess:
             assert main(read_config(tmp_path, push_in_spec=spec), Tie()) == 2
         context.term()
         assert lines == [
-            f"handler: [handler] cannot use push_in_spec={spec}: 127.0.0.1 port {spec.rpartition(':')[2]}: "
+            f"configuration: [handler] cannot use push_in_spec={spec}: 127.0.0.1 port {spec.rpartition(':')[2]}: "
             "Address already in use"
         ]
 
@@ -151,7 +149,7 @@ class TestProcess:
         (tmp_path / "pull").mkdir()
         spec = f"ipc://{tmp_path}/pull"
         assert main(read_config(tmp_path, push_in_spec=spec, push_in_http_port=free_ports(1)[0]), Tie()) == 2
-        assert lines[-1].startswith(f"handler: [handler] cannot use push_in_spec={spec}: ")
+        assert lines[-1].startswith(f"configuration: [handler] cannot use push_in_spec={spec}: ")
 
 
 async def test_items_of_both_sockets_reach_the_worker_and_the_end_takes_what_is_there(tmp_path: pathlib.Path) -> None:

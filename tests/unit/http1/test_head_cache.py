@@ -405,7 +405,7 @@ class _Talk:
     """Clients that ask one after the other, on the same connection while it lasts, and what comes of it."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.house = House(*ROUTES, **settings)
+        self.house = House(*ROUTES, **{"trace_headers": ("none",), **settings})
         for route in self.house.worker.router.routes.routes:
             self.house.worker.router.forwarder(route, 0)._clock = lambda: 1_700_000_000.0
         self.browser: Browser | None = None

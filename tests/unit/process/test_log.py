@@ -25,8 +25,8 @@ from gripproxy.process.log import (
     WARNING,
     Log,
     _Bridge,
-    escape,
 )
+from gripproxy.process.log_event import escape
 
 STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
 
@@ -65,8 +65,8 @@ def log(file: pathlib.Path) -> Iterator[Log]:
 
 
 def test_a_line_looks_like_pushpins(log: Log, file: pathlib.Path) -> None:
-    log.info("GET %s -> %d", b"/path", 200)
-    assert re.fullmatch(rf"\[INFO\] {STAMP} \[worker 1\] GET /path -> 200\n", file.read_text())
+    log.info("request", path=b"/path", status=200)
+    assert re.fullmatch(rf"\[INFO\] {STAMP} \[worker 1\] request: path=/path status=200\n", file.read_text())
 
 
 def test_the_second_of_a_line_is_that_of_its_milliseconds(
@@ -90,22 +90,20 @@ def test_the_level_decides_what_is_written(log: Log, file: pathlib.Path, level: 
     assert re.findall(r"\[(\w+)\] .* a", file.read_text()) == ["ERR", "WARN", "INFO", "DEBUG"][:shown]
 
 
-@pytest.mark.parametrize("json", [False, True])
 def test_what_is_known_to_be_printable_makes_the_same_line(
-    log: Log, file: pathlib.Path, monkeypatch: pytest.MonkeyPatch, json: bool
+    log: Log, file: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log.configure(INFO, str(file), json=json, process="worker 1")
     now = 1_700_000_000.998
     monkeypatch.setattr(time, "time", lambda: now)
     for _ in range(4):
         now += 0.001  # into the next second, too
-        log.info("GET %s", b"/path")
-        log.printable(b"GET /path\n")
-        log.printable(b"GET /path\n")
-        log.info("GET %s", b"/path")
+        log.info("request", path=b"/path")
+        log.printable(b"request: path=/path\n")
+        log.printable(b"request: path=/path\n")
+        log.info("request", path=b"/path")
     log.rename("worker 2")
-    log.printable(b"GET /path\n")
-    log.info("GET %s", b"/path")
+    log.printable(b"request: path=/path\n")
+    log.info("request", path=b"/path")
     lines = file.read_text().splitlines()
     assert len(lines) == 18
     assert lines[::2] == lines[1::2]
@@ -156,8 +154,9 @@ def test_a_percent_sign_without_arguments_is_just_that(log: Log, file: pathlib.P
     ],
 )
 def test_values_cannot_leave_their_line(log: Log, file: pathlib.Path, value: str | bytes, shown: str) -> None:
-    log.info("got %s.", value)
-    assert file.read_text().endswith(f"got {shown}.\n")
+    log.info("got", value=value, end=".")
+    assert shown in file.read_text().replace("\\\\", "\\")
+    assert file.read_text().endswith(" end=.\n")
     assert file.read_text().count("\n") == 1
 
 
@@ -181,9 +180,9 @@ def test_a_bug_of_ours_comes_with_its_traceback(log: Log, file: pathlib.Path) ->
     try:
         raise ValueError("x\x1b" + "y" * 10)
     except ValueError:
-        log.exception("in %s", "here")
+        log.exception("fault", place="here")
     lines = file.read_text().splitlines()
-    assert lines[0].endswith("in here")
+    assert lines[0].endswith("fault: place=here")
     assert all(line.startswith("    ") for line in lines[1:])
     assert lines[-1] == r"    ValueError: x\x1byyyyyyyyyy"
 
@@ -200,7 +199,7 @@ def test_the_end_of_a_long_traceback_is_kept(log: Log, file: pathlib.Path) -> No
 
 def test_json_lines(log: Log, file: pathlib.Path) -> None:
     log.configure(INFO, str(file), json=True, process="handler")
-    log.warning("bad\n%s", "\ud800é")
+    log.warning("bad", "the way out", value="\n\ud800é", count=3, share=0.5, on=True, names=[b"a", "b"], nothing=None)
     log.info("x" * 10_000)
     try:
         raise ValueError("😀" * 5000)
@@ -210,9 +209,17 @@ def test_json_lines(log: Log, file: pathlib.Path) -> None:
     first, second, third = [json.loads(line) for line in lines]
     assert first["level"] == "warning"
     assert first["process"] == "handler"
-    assert first["message"] == "bad\n\ud800é"
+    assert {name: first[name] for name in list(first)[3:]} == {
+        "event": "bad",
+        "value": "\n\\ud800é",
+        "count": 3,
+        "share": 0.5,
+        "on": True,
+        "names": ["a", "b"],
+        "message": "the way out",
+    }
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d{4}", first["time"])
-    assert second["message"].endswith("x...")
+    assert second["event"].endswith("x...")
     assert third["traceback"].endswith("😀\n")
     assert max(map(len, lines)) <= MAX_WRITE
 
@@ -233,7 +240,7 @@ def test_a_file_that_cannot_be_reopened_stays(log: Log, tmp_path: pathlib.Path) 
     log.configure(INFO, str(folder / "log"), process="worker 1")
     folder.rename(tmp_path / "moved")
     log.reopen()
-    assert "cannot reopen the log file" in (tmp_path / "moved" / "log").read_text()
+    assert "log file not opened again" in (tmp_path / "moved" / "log").read_text()
 
 
 def test_a_file_that_cannot_be_opened_is_the_callers_to_report(log: Log, tmp_path: pathlib.Path) -> None:
@@ -301,16 +308,16 @@ def piped(log: Log, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Log, int]
 def test_a_full_pipe_is_not_waited_for(piped: tuple[Log, int]) -> None:
     log, reader = piped
     for number in range(MAX_PENDING + 2000):
-        log.error("%06d %s", number, "x" * 100)
+        log.error("line", number=f"{number:06d}", text="x" * 100)
     assert log.dropped > 0
     text = b""
     while len(log._lines) or log.dropped:
         text += os.read(reader, 1 << 20)
         log.flush()
     text += os.read(reader, 1 << 20)
-    numbers = [int(found) for found in re.findall(rb"\] (\d{6}) x", text)]
+    numbers = [int(found) for found in re.findall(rb"\] line: number=(\d{6}) ", text)]
     assert numbers == list(range(len(numbers)))
-    (dropped,) = re.findall(rb"(\d+) log lines were dropped", text)
+    (dropped,) = re.findall(rb"log lines dropped: lines=(\d+)", text)
     assert len(numbers) + int(dropped) == MAX_PENDING + 2000
 
 
@@ -332,17 +339,13 @@ def test_what_libraries_say_is_taken_in(log: Log, file: pathlib.Path) -> None:
     logger.warning("careful: %s", "\n")
     lines = file.read_text().splitlines()
     assert len(lines) == 1
-    assert re.fullmatch(rf"\[WARN\] {STAMP} \[worker 1\] some\.package: careful: \\n", lines[0])
+    assert re.fullmatch(rf"\[WARN\] {STAMP} \[worker 1\] library: name=some\.package; careful: \\n", lines[0])
 
 
 def test_wrong_arguments_are_shown_and_raise_nothing(log: Log, file: pathlib.Path) -> None:
-    log.info("wrong %d", "x")
-    log.info("one %s", 1, 2)
     _Bridge(log).emit(logging.LogRecord("lib", logging.ERROR, "file", 1, "wrong %d", ("x",), None))
     lines = file.read_text().splitlines()
-    assert lines[0].endswith("wrong %d ('x',)")
-    assert lines[1].endswith("one %s (1, 2)")
-    assert "lib: 'wrong %d' with ('x',)" in lines[2]
+    assert "name=lib; 'wrong %d' with ('x',)" in lines[0]
 
 
 def test_a_librarys_exception_has_its_traceback(log: Log, file: pathlib.Path) -> None:
@@ -351,7 +354,7 @@ def test_a_librarys_exception_has_its_traceback(log: Log, file: pathlib.Path) ->
     except KeyError:
         logging.getLogger("asyncio").exception("unhandled")
     text = file.read_text()
-    assert "asyncio: unhandled\n" in text
+    assert "library: name=asyncio; unhandled\n" in text
     assert text.endswith("    KeyError: 'k'\n")
 
 

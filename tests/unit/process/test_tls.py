@@ -9,9 +9,9 @@ import ssl
 import pytest
 from cryptography import x509
 
-from gripproxy.process.log import log
 from gripproxy.process.tls import CertificateError, Certificates, server_context
 from tests.support.certificates import make_certificate
+from tests.support.log_lines import LogLines
 
 PORT = 8443
 
@@ -124,8 +124,7 @@ def test_a_new_name_is_taken_without_a_restart(certs: pathlib.Path) -> None:
 def test_an_unusable_renewal_keeps_the_one_in_use_and_is_told_once(
     certs: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[object] = []
-    monkeypatch.setattr("gripproxy.process.tls.log.error", lambda text, *args: told.append(args))
+    told = LogLines(monkeypatch).lines
     context = server_context(str(certs), PORT)
     assert shown(context, "www.example.com") == "www"
     (certs / "www.example.com.crt").write_text("half a fi")
@@ -142,19 +141,19 @@ def test_an_unusable_renewal_keeps_the_one_in_use_and_is_told_once(
 def test_a_fifo_in_place_of_a_file_is_not_waited_for(
     certs: pathlib.Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    errors: list[str] = []
-    monkeypatch.setattr(log, "error", lambda text, *values: errors.append(text % values))
+    errors = LogLines(monkeypatch)
     found = Certificates(str(certs), PORT)
     path = certs / f"www.example.com.{ending}"
     path.unlink()
     os.mkfifo(path)
     for _ in range(3):
         assert shown(found.context, "www.example.com") == "wildcard"
-    assert errors == [f"[runner] https_ports: {path}: must be a regular file"]
+    reason = f"[runner] https_ports: {path}: must be a regular file"
+    assert [(fields["name"], str(fields["reason"])) for fields in errors.fields] == [("www.example.com", reason)]
 
 
 def test_an_unusable_new_certificate_leaves_the_default(certs: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gripproxy.process.tls.log.error", lambda *_: None)
+    LogLines(monkeypatch)
     make_certificate(certs, "bad.example.org", "bad")
     (certs / "bad.example.org.key").write_text("x")
     assert shown(server_context(str(certs), PORT), "bad.example.org") == "the default"

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from gripproxy.process.log import log
 from gripproxy.routing import routes_watch
 from gripproxy.routing.route import RouteProblem
 from gripproxy.routing.routes_file import Routes, RoutesFile, Stamp
 from gripproxy.routing.routes_watch import STALL, Reading, RoutesWatch, Settling, log_problems
+from tests.support.log_lines import LogLines
 
 PATIENCE = 30.0
 A: Stamp = (1, 2, 3)
@@ -161,12 +161,11 @@ def test_the_same_bytes_have_the_same_digest() -> None:
 
 
 def test_so_many_bad_lines_are_logged_and_the_others_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: list[str] = []
-    monkeypatch.setattr(log, "warning", lambda text, *values: lines.append(text % values))
+    lines = LogLines(monkeypatch).lines
     log_problems(RouteProblem("r", number, "bad") for number in range(1, 10_001))
     assert lines == [
-        *(f"r:{number}: bad" for number in range(1, 21)),
-        "9980 more lines of the routes are wrong: gripproxy check shows all",
+        *(f"routes: r:{number}: bad" for number in range(1, 21)),
+        "more lines of the routes are wrong: lines=9980; gripproxy check shows all",
     ]
     lines.clear()
     log_problems([])

@@ -12,7 +12,7 @@ from gripproxy.config import config_argv, load_config
 from gripproxy.process.handover import HANDOVER_VARIABLE, Handover
 from gripproxy.process.listening_sockets import ListeningSocket
 from gripproxy.process.runner_messages import Retire
-from gripproxy.runner.child_process import ChildProcess, describe_status, make_processes
+from gripproxy.runner.child_process import ChildProcess, how_ended, make_processes
 from gripproxy.runner.lifecycle import Lifecycle
 from gripproxy.runner.service import Replacement, Service, default_command, services_of
 
@@ -45,16 +45,11 @@ def test_the_handler_has_no_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "text"),
-    [
-        (0, "ended with status 0"),
-        (2, "ended with status 2"),
-        (-9, "was killed by SIGKILL"),
-        (-63, "was killed by signal 63"),
-    ],
+    ("status", "field"),
+    [(0, {"status": 0}), (2, {"status": 2}), (-9, {"signal": "SIGKILL"}), (-63, {"signal": 63})],
 )
-def test_exit_statuses_in_words(status: int, text: str) -> None:
-    assert describe_status(status) == text
+def test_exit_statuses_as_fields(status: int, field: dict[str, object]) -> None:
+    assert how_ended(status) == field
 
 
 def test_the_handler_is_started_before_the_workers(tmp_path: pathlib.Path) -> None:

@@ -110,8 +110,8 @@ class TestOrder:
         assert restart.advance()
         assert supervisor.take() == ["succeed worker 1"]
         assert restart.failure == (
-            "worker 1 could not be started: it ended with status 2: its configuration is wrong; the old worker 1 goes "
-            "on"
+            "worker 1 could not be started: it ended with status 2, its line in the log says why; "
+            "the old worker 1 goes on"
         )
 
     def test_a_successor_gets_another_try(self, supervisor: Supervisor) -> None:

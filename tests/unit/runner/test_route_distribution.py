@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from gripproxy.config import ConfigError, load_config
-from gripproxy.process.log import log
+from gripproxy.process.log_event import quoted
 from gripproxy.process.runner_messages import PrepareRoutes, UseRoutes, encode_message
 from gripproxy.process.supervised import PREPARED, REFUSED
 from gripproxy.routing import routes_watch
@@ -24,6 +24,7 @@ from gripproxy.runner.lifecycle import Lifecycle
 from gripproxy.runner.rollout import PREPARE_TIME
 from gripproxy.runner.route_distribution import AGAIN, RouteDistribution, read_first
 from gripproxy.runner.service import Service
+from tests.support.log_lines import LogLines
 
 PATIENCE = 30.0
 
@@ -86,7 +87,7 @@ class House:
     def __init__(self, text: str = "* one:1\n") -> None:
         self.source = RoutesFile(None, ["* never"])
         self.source.lines = ()
-        self.lines: list[str] = []
+        self.logged: LogLines | None = None
         self.woken = 0
         self.distribution = RouteDistribution(self.source, self.reading(text), self.wake)
         self.workers = [Worker(1), Worker(2)]
@@ -113,6 +114,12 @@ class House:
         self.distribution.heard(worker, data)
         self.turn()
 
+    @property
+    def lines(self) -> list[str]:
+        """Level and text of each line."""
+        assert self.logged is not None
+        return [f"{level}: {line}" for level, line in zip(self.logged.levels, self.logged.lines, strict=True)]
+
     def close(self) -> None:
         self.distribution.close()
         for worker in (*self.workers, self.handler):
@@ -121,12 +128,10 @@ class House:
 
 @pytest.fixture
 def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    lines: list[str] = []
-    for level in ("info", "warning", "error"):
-        monkeypatch.setattr(log, level, lambda text, *values, level=level: lines.append(f"{level}: {text % values}"))
+    logged = LogLines(monkeypatch)
     house = House()
-    house.lines = lines
-    lines.clear()
+    logged.take()
+    house.logged = logged
     yield house
     house.close()
 
@@ -164,7 +169,7 @@ class TestRollout:
         house.turn(0.1)
         assert one.take() == [(use(2), None)]
         assert two.take()[-1] == (use(2), None)
-        assert "warning: worker 2 has not prepared new routes yet: generation=2" in house.lines
+        assert 'warning: new routes not prepared yet: worker="worker 2" generation=2' in house.lines
         # What it answers then is about the past.
         house.found(house.reading("* three:3\n"))
         house.answer(two)
@@ -221,7 +226,7 @@ class TestRollout:
         house.found(house.reading("* two:2\n"))
         house.answer(one)
         assert one.take()[-1] == (use(2), None)
-        assert "warning: worker 2: new routes could not be sent to it: generation=2" in house.lines
+        assert 'warning: new routes not sent: worker="worker 2" generation=2' in house.lines
 
 
 class TestReadings:
@@ -236,7 +241,9 @@ class TestReadings:
     )  # fmt: skip
     def test_damage_leaves_the_routes(self, house: House, text: str, fault: str) -> None:
         house.found(house.reading(text))
-        assert house.lines == [f"error: {fault}; the routes stay as they were: generation=1"]
+        assert house.lines == [
+            f"error: new routes not used: reason={quoted(fault)} generation=1; the routes stay as they were"
+        ]
         assert [worker.take() for worker in house.workers] == [[], []]
         assert house.distribution.generation == 1
         assert os.pread(house.distribution.inherited.descriptor, 100, 0) == b"* one:1\n"
@@ -244,12 +251,13 @@ class TestReadings:
     def test_a_file_that_cannot_be_read_leaves_the_routes(self, house: House) -> None:
         house.found(Reading(error="r: routes file must be a regular file, not a FIFO"))
         assert house.lines == [
-            "error: r: routes file must be a regular file, not a FIFO; the routes stay as they were: generation=1"
+            'error: new routes not used: reason="r: routes file must be a regular file, not a FIFO" generation=1; '
+            "the routes stay as they were"
         ]
 
     def test_bad_lines_are_left_out_and_told(self, house: House) -> None:
         house.found(house.reading("* two:2\nnonsense\n"))
-        assert house.lines == ["warning: r:2: a route needs a condition and at least one target"]
+        assert house.lines == ["warning: routes: r:2: a route needs a condition and at least one target"]
         assert house.distribution.generation == 2
 
     def test_the_same_bytes_are_no_new_generation_unless_asked_for(self, house: House) -> None:
@@ -291,12 +299,13 @@ class TestStall:
         house.turn(0.2)
         house.turn(5)
         assert house.lines == [
-            "error: None: no answer from its file system for 5 s; the routes stay as they were: generation=1"
+            "error: routes file not read, its file system does not answer: seconds=5 generation=1; "
+            "the routes stay as they were"
         ]
         monkeypatch.setattr(house.distribution._watch, "_busy_since", None)
         house.turn()
         house.turn()
-        assert house.lines[1:] == ["info: None: its file system answers again"]
+        assert house.lines[1:] == ["info: routes file read again"]
 
 
 class TestFirst:

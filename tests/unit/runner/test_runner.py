@@ -168,9 +168,9 @@ class TestStart:
 
         assert bench.run(script) == 0
         lines = bench.lines()
-        assert position(lines, "handler started") < position(lines, "worker 1 started")
-        assert position(lines, "SIGTERM: stopping") < position(lines, "worker 1 (process")
-        assert position(lines, "worker 2 (process") < position(lines, "handler (process")
+        assert position(lines, "process started: name=handler") < position(lines, 'process started: name="worker 1"')
+        assert position(lines, "stopping: reason=SIGTERM") < position(lines, 'process ended: name="worker 1"')
+        assert position(lines, 'process ended: name="worker 2"') < position(lines, "process ended: name=handler")
         assert not pathlib.Path(admin_socket_path(bench.config)).exists()
 
     def test_a_first_start_with_a_wrong_configuration_ends_the_service(
@@ -178,7 +178,7 @@ class TestStart:
     ) -> None:
         bench.behave("handler", "exit:2")
         assert bench.run(lambda runner: iter([lambda: False])) == 2
-        text = "ended with status 2: it ended with status 2: its configuration is wrong; see"
+        text = "gripproxy: handler: it ended with status 2, its line in the log says why; see"
         assert text in capsys.readouterr().err
 
     def test_a_process_that_cannot_be_started_ends_the_service(
@@ -189,9 +189,9 @@ class TestStart:
         bench.services[0] = dataclasses.replace(bench.services[0], command=lambda _: [str(bench.folder / "missing")])
         assert bench.run(lambda runner: iter([lambda: False])) == 1
         lines = bench.lines()
-        assert any("handler cannot be started: " in line for line in lines)
-        assert any("handler could not be started; it is started again in 0.01 s" in line for line in lines)
-        assert any("giving up: 2 starts failed within 30 s" in line for line in lines)
+        assert any("process not started: name=handler reason=" in line for line in lines)
+        assert "process ended: name=handler in_seconds=0.01; it is started again" in lines
+        assert any(line.startswith('giving up: name=handler reason="2 starts failed within 30 s"') for line in lines)
 
     def test_without_a_rundir_there_is_no_admin_socket(self, bench: Bench) -> None:
         (bench.folder / "run").rmdir()
@@ -212,7 +212,7 @@ class TestSupervision:
             yield lambda: len(bench.starts("handler")) == 2
 
         assert bench.run(script) == 0
-        assert any("was killed by SIGKILL; it is started again in 0.1 s" in line for line in bench.lines())
+        assert any("signal=SIGKILL in_seconds=0.1; it is started again" in line for line in bench.lines())
         first, second = bench.starts("handler")
         assert '"restarts": 0' in first
         assert '"restarts": 1' in second
@@ -220,7 +220,7 @@ class TestSupervision:
     def test_a_process_without_beats_is_killed(self, bench: Bench) -> None:
         bench.change(process_beat_timeout=0.2)
         bench.services = [bench.service("handler")]
-        assert bench.run(lambda runner: iter([bench.wait("is killed: no sign of life for 0.2 s")])) == 0
+        assert bench.run(lambda runner: iter([bench.wait('reason="no sign of life for 0.2 s"')])) == 0
 
     def test_a_process_that_closes_its_socket_is_killed_later(self, bench: Bench) -> None:
         bench.change(process_beat_timeout=0.2)
@@ -232,7 +232,7 @@ class TestSupervision:
         def script(runner: Scripted) -> Iterator[Callable[[], bool]]:
             yield lambda: runner.announced
             os.kill(os.getpid(), signal.SIGHUP)
-            yield bench.wait("SIGHUP: passing it on to all processes")
+            yield bench.wait("SIGHUP received: it is passed on to all processes")
             for kind in ("handler", "worker"):
                 yield partial(bench.hung_up, kind, len(runner.serving(kind)))
 
@@ -254,10 +254,10 @@ class TestStop:
         def script(runner: Scripted) -> Iterator[Callable[[], bool]]:
             yield lambda: runner.announced
             os.kill(os.getpid(), signal.SIGTERM)
-            yield bench.wait("SIGTERM: stopping")
+            yield bench.wait("stopping: reason=SIGTERM")
 
         assert bench.run(script) == 0
-        assert "SIGTERM again: killing what is left" in bench.lines()
+        assert "stopping at once: reason=SIGTERM; processes that are left are killed" in bench.lines()
 
     def test_a_process_that_ends_before_its_turn(self, bench: Bench) -> None:
         """A signal reaches the whole process group, as from timeout(1)."""
@@ -268,9 +268,9 @@ class TestStop:
             yield lambda: runner.announced
             workers, (handler,) = runner.serving("worker"), runner.serving("handler")
             os.kill(os.getpid(), signal.SIGTERM)
-            yield bench.wait("SIGTERM: stopping")
+            yield bench.wait("stopping: reason=SIGTERM")
             os.kill(handler, signal.SIGTERM)
-            yield bench.wait("handler (process")
+            yield bench.wait("process ended: name=handler")
             os.kill(os.getpid(), signal.SIGHUP)
             for pid in workers:
                 os.kill(pid, signal.SIGKILL)
@@ -278,8 +278,8 @@ class TestStop:
 
         assert bench.run(script) == 0
         lines = bench.lines()
-        assert any(line.startswith("handler (process") and line.endswith("ended with status 0") for line in lines)
-        assert "SIGHUP: passing it on to all processes" not in lines
+        assert any(line.startswith("process ended: name=handler") and line.endswith("status=0") for line in lines)
+        assert "SIGHUP received: it is passed on to all processes" not in lines
 
     def test_a_request_to_reload_is_ended_by_a_stop(self, bench: Bench) -> None:
         answers: list[str] = []
@@ -306,16 +306,16 @@ class TestReload:
             yield lambda: runner.announced
             handler, before = runner.serving("handler"), set(runner.serving("worker"))
             os.kill(os.getpid(), signal.SIGUSR2)
-            yield bench.wait("reload: done")
+            yield bench.wait("reload done")
             assert runner.serving("handler") == handler
             assert not before & set(runner.serving("worker"))
             yield lambda: len(runner.processes) == 3  # both have retired
 
         assert bench.run(script, routes=True) == 0
         lines = bench.lines()
-        assert "reload: 2 workers, one after the other" in lines
-        assert any("reload: worker 1 serves, process" in line and "retires" in line for line in lines)
-        assert any("worker 1 (retiring, process" in line and "ended with status 0" in line for line in lines)
+        assert 'reload begun: processes="2 workers"' in lines
+        assert any("worker 1 serves, process" in line and "retiring=" in line for line in lines)
+        assert any('process ended: name="worker 1"' in line and line.endswith("status=0") for line in lines)
 
     def test_the_handler_knows_how_many_retire(self, bench: Bench) -> None:
         bench.behave("worker", "stay")
@@ -327,7 +327,7 @@ class TestReload:
             assert answers[-1] == "done"
 
         assert bench.run(script) == 0
-        assert "reload: 2 workers, then the handler, one after the other" in bench.lines()
+        assert 'reload begun: processes="2 workers, then the handler"' in bench.lines()
         assert '"retiring": {"worker": 2}' in bench.starts("handler")[1]
 
     def test_the_third_generation_ends_the_first(self, bench: Bench) -> None:
@@ -340,10 +340,10 @@ class TestReload:
             yield lambda: runner.announced
             for count in (1, 2, 3):
                 os.kill(os.getpid(), signal.SIGUSR2)
-                yield lambda: bench.lines().count("reload: done") == count  # noqa: B023 - asked before the next
+                yield lambda: bench.lines().count("reload done") == count  # noqa: B023 - asked before the next
 
         assert bench.run(script) == 0
-        assert any("2 others of its number retire, it lets its clients go now" in line for line in bench.lines())
+        assert any("process retires without delay" in line for line in bench.lines())
 
     def test_a_configuration_that_cannot_be_used_changes_nothing(self, bench: Bench) -> None:
         def script(runner: Scripted) -> Iterator[Callable[[], bool]]:
@@ -421,7 +421,12 @@ class TestThirdService:
 
         assert bench.run(script) == 0
         lines = bench.lines()
-        assert position(lines, "toy started") < position(lines, "handler started")
-        assert "reload: 2 workers, then the toy, one after the other" in lines
-        ends = [line for line in lines[position(lines, "SIGTERM: stopping") :] if "ended with status 0" in line]
-        assert [line.split()[0] for line in ends] == ["worker", "worker", "handler", "toy"]
+        assert position(lines, "process started: name=toy") < position(lines, "process started: name=handler")
+        assert 'reload begun: processes="2 workers, then the toy"' in lines
+        ends = [line for line in lines[position(lines, "stopping: reason=SIGTERM") :] if line.endswith("status=0")]
+        assert [line.partition("name=")[2].split()[0].strip('"') for line in ends] == [
+            "worker",
+            "worker",
+            "handler",
+            "toy",
+        ]

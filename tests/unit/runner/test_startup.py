@@ -81,24 +81,24 @@ def test_a_service_of_another_kind_runs(tmp_path: pathlib.Path, toy: Service) ->
     path = conf(tmp_path, f"[runner]\nhttp_port=127.0.0.1:{port}\nclient_maxconn=999999999\nhttp_prt=1\n")
     assert run(load_config(path, log_file=str(tmp_path / "log")), [toy]) == 0
     text = lines(tmp_path)
-    assert f"listening on http://127.0.0.1:{port} (http_port)" in text
+    assert f"listening: url=http://127.0.0.1:{port} key=http_port" in text
     assert "routes loaded: generation=1 routes=1" in text
-    assert "client_maxconn is 999999999, but the limit of open files" in text
+    assert "client_maxconn above the limit of open files: client_maxconn=999999999" in text
     assert "unknown key 'http_prt'" in text
-    assert "SIGTERM: stopping" in text
+    assert "stopping: reason=SIGTERM" in text
 
 
 def test_a_service_without_a_listening_socket(tmp_path: pathlib.Path, toy: Service) -> None:
     path = conf(tmp_path, "[runner]\nhttp_port=\n")
     assert run(load_config(path, log_file=str(tmp_path / "log")), [toy]) == 0
-    assert "no http_port, https_ports or local_ports is set: no client can connect" in lines(tmp_path)
+    assert "no port for clients: no client can connect: set http_port, https_ports or local_ports" in lines(tmp_path)
 
 
 def test_a_service_that_serves_no_clients(tmp_path: pathlib.Path, toy: Service) -> None:
     path = conf(tmp_path, "")
     toy = dataclasses.replace(toy, listens=False, routes=False)
     assert run(load_config(path, log_file=str(tmp_path / "log")), [toy]) == 0
-    assert "listening on" not in lines(tmp_path)
+    assert "listening:" not in lines(tmp_path)
 
 
 def test_a_missing_certificate_ends_the_start(

@@ -107,7 +107,7 @@ class TestOneSession:
         assert [unchunk(browser.take())[0] for browser in browsers] == [b"y", b"", b"y", b"", b"y"]
         log.flush()
         text = logged.read_text()
-        assert text.count("a bug in gripproxy, please report it: KeyError: 'a bug'") == 2
+        assert text.count("a bug in gripproxy: error=KeyError reason=\"'a bug'\"") == 2
         assert text.count("Traceback") == 1
 
     @pytest.mark.parametrize("turn", [1000, 2], ids=["one turn", "several turns"])

@@ -16,13 +16,13 @@ from gripproxy.backend.router import Signers, load_signers
 from gripproxy.config import Config, ConfigError, load_config
 from gripproxy.grip.signature import Key, load_key
 from gripproxy.process.handover import InheritedRoutes
-from gripproxy.process.log import log
 from gripproxy.process.supervised import Child
 from gripproxy.routing import routes_watch
 from gripproxy.routing.grammar import parse_routes
 from gripproxy.routing.table import RouteTable
 from gripproxy.worker import routes
 from gripproxy.worker.routes import WorkerRoutes
+from tests.support.log_lines import LogLines
 
 PATIENCE = 30.0
 
@@ -200,11 +200,10 @@ class TestAlone:
             (tmp_path / "fifo").replace(path)
         else:
             path.write_text(text)
-        errors: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(log, "error", lambda text, *values: errors.append(text % values))
+            errors = LogLines(patch).lines
             alone.until(lambda: bool(errors))
-        assert "the routes stay as they were: generation=1" in errors[0]
+        assert " generation=1; the routes stay as they were" in errors[0]
         assert alone.now == (1, ["own:1"])
         path.unlink()
         path.write_text("* two:2\n")

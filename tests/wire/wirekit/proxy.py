@@ -77,6 +77,7 @@ OURS = {
     "handler.message_hwm": None,
     "handler.update_on_first_subscription": False,
     "runner.process_beat_timeout": 120,
+    "proxy.trace_headers": "none",
 }
 """What differs for gripproxy: several workers, and no delivery rate limit, as in the configuration it ships (a limit
 makes every delivery take the careful way, and most users would run what the cases never saw). And nobody is asked

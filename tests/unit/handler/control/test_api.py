@@ -57,7 +57,8 @@ def whole(status: bytes, body: bytes, content_type: bytes = b"text/plain", extra
 
 def test_an_item_over_a_bound_is_refused(api: Api, dispatcher: Dispatcher) -> None:
     body = b'{"items":[%b,{"channel":"ch","id":"%b","http-stream":{"content":"x"}}]}' % (ITEM, b"1" * 1025)
-    detail = b"Invalid format: publish item object contains 'id' of 1025 bytes, at most 1024 are allowed (id_max)\n"
+    fault = b"publish item object contains 'id' of 1025 bytes, at most 1024 are allowed (id_max)"
+    detail = b"Invalid format: items[1]: %b\n" % fault
     assert ask(api, b"POST", b"/publish/", body) == whole(b"400 Bad Request", detail)
     assert (dispatcher.counters.received, dispatcher.counters.invalid) == (0, 1)
     assert dispatcher.refusals.totals()["http"] == 1
@@ -172,7 +173,10 @@ def test_errors_are_text_whatever_is_accepted(api: Api) -> None:
         (b'{"items":[1]}', b"Invalid format: publish item object is not an object\n"),
         (b'{"items":[{}]}', b"Invalid format: publish item object does not contain 'channel'\n"),
         (b'{"items":[{"channel":"a"}]}', b"Invalid format: no formats specified\n"),
-        (b'{"items":[{"channel":"a","http-stream":{"action":"zz"}}]}', b"Invalid format: \n"),
+        (
+            b'{"items":[{"channel":"a","http-stream":{"action":"zz"}}]}',
+            b"Invalid format: 'http-stream' contains 'action' with the unknown value 'zz'\n",
+        ),
     ],
 )
 def test_bad_bodies(api: Api, body: bytes, text: bytes) -> None:

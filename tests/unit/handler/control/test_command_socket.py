@@ -13,7 +13,7 @@ import zmq.asyncio
 from gripproxy import pipe
 from gripproxy.grip import tnetstring
 from gripproxy.grip.item_pack import unpack_item
-from gripproxy.process.log import log
+from gripproxy.process.log import WARNING
 from handler.control.command_socket import (
     CHECKED_MAX,
     ENVELOPE_MAX,
@@ -28,6 +28,7 @@ from handler.control.command_socket import (
 )
 from handler.dispatch.dispatcher import Dispatcher
 from handler.sources.value_count import VALUES_MAX
+from tests.support.log_lines import LogLines
 
 PATIENCE = 20.0
 
@@ -101,9 +102,7 @@ async def peer(dispatcher: Dispatcher) -> AsyncIterator[Peer]:
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Lines of the log with warnings."""
-    lines: list[str] = []
-    monkeypatch.setattr(log, "warning", lambda text, *args: lines.append(text % args))
-    return lines
+    return LogLines(monkeypatch, WARNING).lines
 
 
 class TestRequest:

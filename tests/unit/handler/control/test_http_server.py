@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from gripproxy.grip.signature import Signer, load_key
-from gripproxy.process.log import log
+from gripproxy.process.log import WARNING
 from handler.control.api import Api
 from handler.control.authenticator import Authenticator
 from handler.control.http_server import (
@@ -22,6 +22,7 @@ from handler.control.http_server import (
     Limits,
 )
 from handler.dispatch.dispatcher import Dispatcher
+from tests.support.log_lines import LogLines
 
 
 class Wire(asyncio.Transport):
@@ -336,15 +337,15 @@ class TestLimits:
         assert [each.wire.aborted for each in clients if each.connection is gone] == [True]
 
     def test_it_is_told_at_a_limited_rate(self, server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
-        lines: list[str] = []
-        monkeypatch.setattr(type(log), "warning", lambda self, text, *args: lines.append(text % args))
+        lines = LogLines(monkeypatch, WARNING).lines
         server.now = lambda: 0
         for _ in range(103):
             Client(server)
         server.now = lambda: LOG_INTERVAL
         Client(server)
-        start = "control: connections full, the one idle longest closed: max=3 closed="
-        assert lines == [f"{start}1", f"{start}101"]
+        start = "control connections full: max=3 closed="
+        end = "; the one idle longest is closed"
+        assert lines == [f"{start}1{end}", f"{start}101{end}"]
 
     @pytest.mark.parametrize(
         "header", [b"Sec-Fetch-Site: cross-site", b"Origin: https://evil.example", b"Origin: null"]

@@ -10,9 +10,9 @@ import pytest
 from gripproxy import pipe
 from gripproxy.grip.item import Item, StreamFormat
 from gripproxy.grip.item_pack import pack_item
-from gripproxy.process.log import log
 from handler.dispatch.dispatcher import Dispatcher
 from handler.dispatch.worker_links import AHEAD, FIRST_WATER, HIGH_WATER, PACE_TIME, STALL_TIME, WorkerLinks
+from tests.support.log_lines import LogLines
 
 
 class Wire(asyncio.Transport):
@@ -83,9 +83,7 @@ async def house() -> House:
 @pytest.fixture(autouse=True)
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is logged."""
-    written: list[str] = []
-    monkeypatch.setattr(log, "write", lambda level, text, *args, **more: written.append(text % args))
-    return written
+    return LogLines(monkeypatch, None).lines
 
 
 ITEM = Item(b"ch", stream=StreamFormat("send", b"x"))
@@ -146,7 +144,7 @@ class TestHello:
         house.dispatcher.accept(ITEM, 0)
         assert await old.take() == await new.take() == [(pipe.ITEM, pack_item(ITEM))]
         old.close()
-        assert lines[-1] == "worker 1 (retiring, process 4711) left"
+        assert lines[-1] == 'worker left: worker="1 (retiring, process 4711)"'
         assert house.links.joined == 1
 
     async def test_a_retiring_worker_that_connects_anew_is_still_one(self, house: House) -> None:
@@ -186,7 +184,7 @@ class TestSlowWorkers:
             house.dispatcher.accept(ITEM, 0)
         house.dispatcher.accept(ITEM, 0)
         assert house.dispatcher.counters.overflows == 1
-        assert "worker 1 was too slow" in lines[-1]
+        assert "queue of a worker dropped: worker=1" in lines[-1]
         wire.link.resume_writing()
         assert [message[0] for message in await wire.take()] == [pipe.LOST, pipe.ITEM]
 
@@ -248,7 +246,7 @@ class TestSlowWorkers:
         assert house.links.congested()
         house.now = STALL_TIME + 0.1
         assert not house.links.congested()
-        assert "worker 1 does not take its items" in lines[-1]
+        assert "worker does not take its items: worker=1" in lines[-1]
         fill(wire, 1)
         assert not house.links.congested()
         shorten(wire, FIRST_WATER)

@@ -16,9 +16,9 @@ async def test_pull(house: House) -> None:
     await turn()
     assert house.worker.contents == [b"a", b"b", b"c"]
     assert house.dispatcher.counters.invalid == 2
-    assert house.lines[0].startswith("PULL: item skipped: message is empty")
+    assert house.lines[0].startswith('item skipped: way=PULL reason="message is empty')
     house.dispatcher.tick(asyncio.get_running_loop().time() + INTERVAL)
-    assert house.lines[1:] == ["PULL: items skipped: 1 more, the last one: message has 2 parts, expected 1"]
+    assert house.lines[1:] == ['items skipped: way=PULL more=1 last_reason="message has 2 parts, expected 1"']
     assert house.dispatcher.refusals.totals() == {"pull": 2, "sub": 0, "http": 0, "command": 0}
 
 
@@ -32,14 +32,14 @@ async def test_an_item_over_a_bound_is_skipped(house: House) -> None:
     assert house.dispatcher.counters.pull == 2
     assert house.dispatcher.counters.invalid == 3
     expected = "publish item object contains 'channel' of 1025 bytes, at most 1024 are allowed (channel_max)"
-    assert house.lines[0].startswith(f"PULL: item skipped: {expected}: ")
+    assert house.lines[0].startswith(f'item skipped: way=PULL reason="{expected}" ')
 
 
 async def test_an_error_without_text_is_explained(house: House) -> None:
     house.pull()
     house.context.sockets[0].waiting = [[b'J{"channel":"a","http-stream":{"action":"zz"}}']]
     await turn()
-    assert "PULL: item skipped: unknown action: " in house.lines[0]
+    assert "contains 'action' with the unknown value" in house.lines[0]
 
 
 async def test_a_long_bad_item_is_shown_in_part(house: House) -> None:
@@ -56,5 +56,5 @@ async def test_an_item_on_a_reserved_channel_is_skipped(house: House) -> None:
     assert house.worker.contents == []
     assert (house.dispatcher.counters.pull, house.dispatcher.counters.invalid) == (1, 2)
     assert house.lines[0].startswith(
-        "PULL: item skipped: channel 'ch' begins with 'c', which is reserved: publish over "
+        "item skipped: way=PULL channel=ch reason=\"channel 'ch' begins with 'c', which is reserved: publish over "
     )

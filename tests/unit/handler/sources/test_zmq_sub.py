@@ -17,7 +17,7 @@ async def test_a_topic_over_a_bound_is_skipped(house: House) -> None:
     sock.waiting = [[b"ch" * 513, item(b"a")], [b"ch", item(b"b")]]
     await turn()
     assert house.worker.contents == [b"b"]
-    assert "SUB: item skipped: publish item object contains 'channel' of 1026 bytes" in house.lines[0]
+    assert " reason=\"publish item object contains 'channel' of 1026 bytes" in house.lines[0]
 
 
 async def test_sub_takes_the_topic_for_the_channel(house: House) -> None:
@@ -97,5 +97,5 @@ async def test_an_item_on_a_reserved_channel_is_skipped_whatever_channel_it_name
     assert house.worker.contents == []
     assert (house.dispatcher.counters.sub, house.dispatcher.counters.invalid) == (1, 1)
     assert house.lines[0].startswith(
-        "SUB: item skipped: channel 'ch' begins with 'c', which is reserved: publish over "
+        "item skipped: way=SUB channel=ch reason=\"channel 'ch' begins with 'c', which is reserved: publish over "
     )
