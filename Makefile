@@ -17,7 +17,7 @@ WAITING := -n $(if $(filter auto,$(JOBS)),$(shell echo $$((3 * $$(getconf _NPROC
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install dev run flask django reliable news watch sharded-cache replica two-services work-queues fan-out chat-express chat-python quick cover test unit e2e faults test-slow slow-e2e slow-faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark test-postgresql autobahn autobahn-limits bench bench-smoke bench-hub clean
+.PHONY: help install dev run flask django reliable news watch sharded-cache replica two-services work-queues fan-out chat-express chat-python quick cover test unit e2e faults test-slow slow-e2e slow-faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark test-postgresql test-prometheus autobahn autobahn-limits bench bench-smoke bench-hub clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -196,6 +196,10 @@ test-spark: $(STAMPS)/spark ## the Spark jobs, against DuckDB, on a cluster, kil
 test-postgresql: $(STAMPS)/dev ## the ingester for PostgreSQL against the real thing, with failover and restore (apt: postgresql)
 	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || { echo "make test-postgresql: postgres not found: apt-get install postgresql" >&2; exit 1; }
 	$(BIN)/python -m pytest tests/postgresql $(ARGS)
+
+test-prometheus: $(STAMPS)/dev ## metrics, alert rules and the dashboard against the real Prometheus (apt: prometheus)
+	@for tool in prometheus promtool; do command -v $$tool >/dev/null || { echo "make test-prometheus: $$tool not found: apt-get install prometheus" >&2; exit 1; }; done
+	$(BIN)/python -m pytest tests/prometheus $(ARGS)
 
 autobahn: $(STAMPS)/dev ## the Autobahn WebSocket suite through gripproxy (needs a Python 2.7; writes docs/autobahn.md)
 	$(BIN)/python -m tests.autobahn.run protocol compression

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import pathlib
 import secrets
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, cast
 
@@ -49,6 +51,7 @@ from griphub.mailboxes.mailboxes import Mailboxes
 from griphub.notify.control_client import ControlAddress, ControlClient
 from griphub.notify.held_channels import HeldChannels
 from griphub.notify.outbox import Outbox, OutboxState
+from griphub.processes.child import ChildLog
 from griphub.processes.collector import KEEPING, settle_collector
 from griphub.processes.progress_loop import ProgressLoop
 from griphub.processes.readers import ReaderOptions, ReaderPool
@@ -123,17 +126,20 @@ class Hub:
         self._loop = asyncio.get_running_loop()
         hub = config.hub
         self._store = pathlib.Path(hub.store)
+        self._child_log = ChildLog(config.log_level("hub"), config.log_file, config.runner.log_format == "json")
         self._index = ChannelIndex(hub.prefix)
         self._outbox = Outbox(self._hint_for, _body_max(config))
         self._control = ControlClient(_control_address(config), self._outbox, self._index.count)
         self._zmq: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._writer = WriterProcess(
             self._store,
-            WriterOptions(cast(Sync, hub.hub_sync), hub.ballast, hub.idempotency_max),
+            WriterOptions(cast(Sync, hub.hub_sync), hub.ballast, hub.idempotency_max, log=self._child_log),
             on_return=self._returned,
         )
-        self._readers = ReaderPool(self._store, hub.readers, ReaderOptions(READS_MAX, hub.pages_per_owner_max))
-        self._bodies = BodyParser(self._store)
+        self._readers = ReaderPool(
+            self._store, hub.readers, ReaderOptions(READS_MAX, hub.pages_per_owner_max, log=self._child_log)
+        )
+        self._bodies = BodyParser(self._store, self._child_log)
         self._counters = HubCounters()
         self._exits = contextlib.AsyncExitStack()
         self._push = PushPart(config, self._writer, self._readers, self._control.publish)
@@ -277,7 +283,9 @@ class Hub:
         bounds = SubscriptionBounds(
             hub.subscriptions_per_topic_max, hub.subscriptions_per_owner_max, hub.subscriptions_max
         )
-        sender = partial(SenderProcess, self._store, options, lambda: fanout.stored, push=pubsub.link)
+        sender = partial(
+            SenderProcess, self._store, options, lambda: fanout.stored, log_settings=self._child_log, push=pubsub.link
+        )
         feed = self._subscriptions = SubscriptionFeed(
             topics, self._writer, sender, bounds, time.time, pubsub.table.follows
         )
@@ -345,10 +353,27 @@ class Hub:
             # Imported here because most hubs serve no metrics.
             from griphub.api.metrics import HubMetrics, MetricsApplication
 
-            figures = HubMetrics(context, self._outbox, self._control)
+            figures = HubMetrics(context, self._outbox, self._control, self._processes)
             metrics = HubServer(MetricsApplication(figures, self.unready), limits)
             self._servers.append(metrics)
             await metrics.open(listen_metrics(hub.prometheus_port, "prometheus_port", None), private=True)
+
+    def hang_up(self) -> None:
+        """Pass a SIGHUP on to the children, which have opened the same log file."""
+        for _, pid in self._processes():
+            if pid != os.getpid():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGHUP)
+
+    def _processes(self) -> Iterator[tuple[str, int]]:
+        """Yield names and ids of the processes of the hub."""
+        yield "hub", os.getpid()
+        children = [("hub writer", self._writer.pid)]
+        if self._subscriptions is not None:
+            children.append(("hub sender", self._subscriptions.sender.pid))
+        for name, pid in (*children, *(("hub reader", pid) for pid in self._readers.pids)):
+            if pid:
+                yield name, pid
 
     def unready(self) -> str:
         """Return why requests are not served; empty if they are."""
@@ -512,8 +537,8 @@ async def _run(config: Config, child: Child) -> int:
     log.attach(loop)
     keep_freed_memory()
     stop = asyncio.Event()
-    child.start(loop, stop.set, lambda: None, ready=False)
     hub = Hub(config)
+    child.start(loop, stop.set, hub.hang_up, ready=False)
     try:
         opening = loop.create_task(hub.open(), name="open the hub")
         stopping = loop.create_task(stop.wait(), name="wait for the end")

@@ -205,13 +205,14 @@ class Service:
             for section in (self._config.handler, self._config.proxy)
             if section.prometheus_port
         ]
+        names = self._config.handler.prometheus_pushpin_names
         if ports:
             # Imported here because most handlers serve no metrics.
             from handler.stats.prometheus import Metrics
 
         for key, address, prefix in ports:
             sock = listen_metrics(address, key, self._config.handler.ipc_file_mode)
-            metrics = Metrics(self.dispatcher, self.links, prefix, self._timers.late, self._restarts)
+            metrics = Metrics(self.dispatcher, self.links, prefix if names else None, self._timers.late, self._restarts)
             server = HttpServer(MetricsApi(metrics, self), Limits())
             self._metrics.append(server)
             await server.open(sock)

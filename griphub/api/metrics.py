@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import nlargest
 from typing import Final, get_args
 
@@ -20,6 +20,7 @@ from griphub.pubsub.push_answer import AnswerClass
 from griphub.sender.delivery_states import State
 from griphub.sender.failure_class import FailureClass
 from griphub.windows.decisions import Refusal
+from gripproxy.process.process_metrics import build_info, process_metrics
 
 __all__ = ["HubMetrics", "MetricsApplication"]
 
@@ -69,9 +70,17 @@ class HubMetrics:
         context: parts of the hub.
         outbox: items on their way to the handler.
         control: connection to the handler.
+        processes: returns names and ids of the hub's processes.
     """
 
-    def __init__(self, context: Context, outbox: Outbox, control: ControlClient) -> None:
+    def __init__(
+        self,
+        context: Context,
+        outbox: Outbox,
+        control: ControlClient,
+        processes: Callable[[], Iterable[tuple[str, int]]],
+    ) -> None:
+        self._processes = processes
         self._context = context
         self._outbox = outbox
         self._control = control
@@ -142,6 +151,8 @@ class HubMetrics:
         yield from self._pushes()
         yield self._topics()
         yield self._commits()
+        yield build_info()
+        yield from process_metrics(self._processes())
 
     def _answers(self) -> Metric:
         family = CounterMetricFamily("gripproxy_hub_answers", "Answers by status", labels=["code"])

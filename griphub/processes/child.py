@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from griphub.processes.frames import FrameSocket
 from gripproxy.process.log import INFO, log
 
-__all__ = ["Child", "ChildLog", "child_arguments", "child_parser"]
+__all__ = ["Child", "ChildLog", "child_arguments", "child_parser", "reopen_on_hangup"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,12 @@ def child_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def reopen_on_hangup() -> None:
+    """Open the log file again with each SIGHUP, which the hub has blocked until now."""
+    signal.signal(signal.SIGHUP, lambda *_: log.reopen())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+
 class Child:
     """The process of a child.
 
@@ -75,6 +81,7 @@ class Child:
         """True once SIGTERM has arrived."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._terminate)
+        reopen_on_hangup()
         self.channel = FrameSocket(socket.socket(fileno=options.fd), self._wake_end)
         """Connection to the hub."""
 

@@ -94,7 +94,12 @@ class ChildProcess(asyncio.Protocol):
 
     def _spawn(self, descriptor: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-P", "-m", self._module, "--fd", str(descriptor), *self._arguments]
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[descriptor])
+        # A SIGHUP waits until the child has its handler, instead of ending it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+        try:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[descriptor])
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def write(self, data: bytes) -> None:
         """Send a frame; it is dropped if the process has ended.

@@ -32,7 +32,7 @@ from griphub.callbacks.own_addresses import own_addresses
 from griphub.callbacks.push_event import push_event
 from griphub.callbacks.pushed_event import PushedEvent
 from griphub.callbacks.request_limits import RequestLimits
-from griphub.processes.child import child_parser
+from griphub.processes.child import child_parser, reopen_on_hangup
 from griphub.processes.collector import KEEPING, settle_collector
 from griphub.processes.frames import FrameBuffer, frame
 from griphub.processes.push_commands import PUSH_ADD, PlainPushed
@@ -501,6 +501,7 @@ async def _serve(
     orders = Orders(dispatcher, push, port, epochs, lambda: _figures(dispatcher, push, client, push_client), end.set)
     sock.setblocking(False)
     loop.add_signal_handler(signal.SIGTERM, orders.stop)
+    reopen_on_hangup()
     transport, _ = await loop.create_unix_connection(lambda: orders, sock=sock)
     log.info("sender ready")
     settle_collector(KEEPING)

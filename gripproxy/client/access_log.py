@@ -233,8 +233,8 @@ class ClientEvents:
     """
 
     __slots__ = (
-        "_buffers_max", "_clock", "_logged", "bad", "deaf", "dropped", "faults", "lost", "overfull_cuts", "slow", "stalls",
-        "turned_away",
+        "_buffers_max", "_clock", "_logged", "bad", "deaf", "dropped", "faults", "lost", "overfull_cuts", "slow",
+        "stalls", "turned_away",
     )  # fmt: skip
 
     def __init__(self, config: Config, clock: Callable[[], float]) -> None:

@@ -149,7 +149,7 @@ class Proxy:
     upstream_key: str = key("", "", "key that marks a client as a trusted GRIP proxy", kind="verify")
     stats_report_interval: int = key(10, "s", "accepted for compatibility: workers report every 0.1 s", low=0)
     prometheus_port: str = key("", "[addr:]port", "as in [handler], with this section's prefix", kind="metrics")
-    prometheus_prefix: str = key("", "", "prefix of metric names")
+    prometheus_prefix: str = key("", "", "prefix of the names of Pushpin's metrics")
     client_tls_timeout: float = key(10.0, "s", "TLS handshake of a client", low=0)
     client_head_timeout: float = key(15.0, "s", "head of a client's request, from its first byte", low=0)
     client_body_timeout: float = key(60.0, "s", "silence in the body of a client's request", low=0)
@@ -234,7 +234,8 @@ class Handler:
     stats_report_interval: int = key(10, "s", "time between reports; 0: none", low=0)
     stats_format: str = key("tnetstring", "", "format of stats", choices=("tnetstring", "json"))
     prometheus_port: str = key("", "[addr:]port", "metrics and health, or ipc://path", kind="metrics")
-    prometheus_prefix: str = key("", "", "prefix of metric names")
+    prometheus_prefix: str = key("", "", "prefix of the names of Pushpin's metrics")
+    prometheus_pushpin_names: bool = key(True, "", "Pushpin's five metrics beside those of gripproxy")
     share_all: bool = key(False, "", "share equal GET requests to backends between clients")
 
 

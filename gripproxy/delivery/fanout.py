@@ -64,6 +64,10 @@ OPCODES: Final = {"text": TEXT, "binary": BINARY, "ping": PING, "pong": PONG}
 """Frame opcodes by message type (docs/grip.md §5.1)."""
 
 
+UNFINISHED_MAX: Final = 1000
+"""Batches of items whose fan-outs are under way that are measured at their end; further ones at their beginning."""
+
+
 class _Group:
     """Sessions, and the function that serves a part of them, at most ``step``, and returns how many it has served.
 
@@ -147,6 +151,7 @@ class Fanout:
         pause: stops (True) and resumes (False) the intake.
         pacer: limits the rate of deliveries; None for no limit.
         block_size: bytes per unit of a delivery's weight.
+        took: called with the seconds from the release of items until all sessions had them, and their number.
     """
 
     def __init__(
@@ -155,6 +160,7 @@ class Fanout:
         pause: Callable[[bool], None],
         pacer: DeliveryRateLimiter | None = None,
         block_size: int = 0,
+        took: Callable[[float, int], None] = lambda seconds, count: None,
     ) -> None:
         self._table = table = context.table
         self._ledger = table.ledger
@@ -172,6 +178,9 @@ class Fanout:
         self._waiting = self._waiting_bytes = 0
         self._paused = False
         table.flush_by(self._flush_now, self._take)
+        self._unfinished: list[tuple[float, int]] = []
+        """Times of release of items that not all sessions have, and how many."""
+        self._took = took
         self.delivered = 0
         """Deliveries written or queued, over all sessions."""
 
@@ -221,6 +230,18 @@ class Fanout:
         if gathered:
             self._gathered = []
             self._flush_some(gathered)
+
+    def released(self, at: float, count: int) -> None:
+        """Measure how long items took that were delivered in this turn, or are under way: until no fan-out is.
+
+        Args:
+            at: time of the release of the first one, in seconds of the clock.
+            count: number of items.
+        """
+        if (self._groups or self._gathered) and len(self._unfinished) < UNFINISHED_MAX:
+            self._unfinished.append((at, count))
+        else:
+            self._took(self._clock() - at, count)
 
     def _flush_some(self, gathered: list[tuple[Channel, FastPath]]) -> bool:
         """Write to one lane after the other; those for which this turn has no time follow in later ones.
@@ -502,6 +523,11 @@ class Fanout:
                 return False
         del self._groups[channel]
         self._next(channel)
+        if self._unfinished and not self._groups and not self._gathered:
+            now, unfinished = self._clock(), self._unfinished
+            self._unfinished = []
+            for at, count in unfinished:
+                self._took(now - at, count)
         return True
 
     def _deliver_some(self, channel: Channel, item: Item, group: _Group, sessions: tuple[Session, ...]) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
@@ -30,6 +32,10 @@ is delivered."""
 
 WRITE_AHEAD: Final = 256 * 1024
 """Bytes given to the transport before messages wait in the queue, which has a bound in messages and is looked at."""
+
+
+_CREDENTIALS: Final = struct.Struct("3i")
+"""Process, user and group of SO_PEERCRED (unix(7))."""
 
 
 class _Settings(Protocol):
@@ -84,6 +90,15 @@ class PipeConnection(asyncio.Protocol):
         self._scheduled = False
         self._spare = -1
         """Another descriptor of the same socket, which outlives the transport; -1 for none."""
+
+    @property
+    def peer_pid(self) -> int:
+        """Id of the process at the other end (SO_PEERCRED, unix(7)); 0 if it is unknown."""
+        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if sock is None:
+            return 0
+        pid: int = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0]
+        return pid
 
     @classmethod
     def sized(

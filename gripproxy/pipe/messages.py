@@ -17,7 +17,7 @@ Worker to handler::
 Handler to worker::
 
     (SUBSCRIBED, channel, number, recent | None)
-    (ITEM, packed_item)                 see gripproxy.grip.item_pack.pack_item
+    (ITEM, packed_item, now)            see gripproxy.grip.item_pack.pack_item; seconds of the monotonic clock
     (COMMAND, request, name, args)      update, recover, refresh, conncheck
     (WATCH, connections, counts)        whether to report each connection (now all present), and counts immediately
     (LOST,)                             items were dropped for this worker since the message before

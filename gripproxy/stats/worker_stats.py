@@ -6,15 +6,14 @@ connections are counted.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from gripproxy.grip.stats_format import LATENCIES
 from gripproxy.pipe import CONNECTIONS, FIGURES, Message
 from gripproxy.stats.connection_events import ConnectionReporter, Key, Reported
 from gripproxy.stats.counters import PHASES, UNCOUNTED, RouteCounters, WorkerCounters
+from gripproxy.stats.latencies import Latencies
 
 __all__ = ["FLUSH", "ROUTES_MAX", "SERIAL_STEP", "WorkerStats"]
 
@@ -40,8 +39,8 @@ class WorkerStats(WorkerCounters):
     """
 
     __slots__ = (
-        "_advanced", "_lag", "_turn", "holding", "holds", "latencies", "phase", "repeats", "reporter", "second",
-        "waited",
+        "_advanced", "_lag", "_turn", "deliveries", "holding", "holds", "latencies", "phase", "repeats", "reporter",
+        "second",
     )  # fmt: skip
 
     def __init__(self, clock: Callable[[], float], reporter: ConnectionReporter, block_size: int) -> None:
@@ -52,10 +51,10 @@ class WorkerStats(WorkerCounters):
         """Second of the worker's clock."""
         self.phase = self.second % 60
         """Second of the minute, in the low bits of new serials."""
-        self.latencies = [0] * (len(LATENCIES) + 1)
-        """Responses of backends by the time to their head, see LATENCIES; slower ones are last."""
-        self.waited = 0
-        """The sum of these times in microseconds."""
+        self.latencies = Latencies()
+        """Times from requests to the heads of backends' responses."""
+        self.deliveries = Latencies()
+        """Times from the release of items by the handler until all sessions here had them."""
         self.holds = [0, 0]
         """Requests held so far, by mode."""
         self.holding = [0, 0]
@@ -150,8 +149,7 @@ class WorkerStats(WorkerCounters):
 
     def answered(self, seconds: float) -> None:
         """Count a response of a backend; ``seconds``: time from the request to the response's head."""
-        self.latencies[bisect_left(LATENCIES, seconds)] += 1
-        self.waited += round(seconds * 1_000_000)
+        self.latencies.add(seconds)
 
     # --- time
 

@@ -86,12 +86,16 @@ class HandlerMessages:
         """
         item = self._fanout.item
         unpack = unpack_item
+        items, released = 0, None
         rest = iter(messages)
         while True:
             try:
                 for message in rest:
                     kind = message[0]
                     if kind == ITEM:
+                        if not items and len(message) > 2:
+                            released = message[2]
+                        items += 1
                         item(unpack(message[1]))
                     elif kind == SUBSCRIBED:
                         self._table.confirmed(message[1], message[2], message[3])
@@ -107,6 +111,8 @@ class HandlerMessages:
             except Exception as error:  # noqa: BLE001 - of one message; those behind it are dealt with
                 self._boundary.message(message, error)
         self._fanout.flush()
+        if released is not None:
+            self._fanout.released(released, items)
 
     def _watch(self, connections: bool, counts: bool) -> None:
         """Enable or disable connection events, and session counts of channels right after each change (WATCH)."""

@@ -90,10 +90,8 @@ class Totals:
         totals["questions"] = stats.questions
         totals["gaps"] = stats.gaps
         totals["recoveries"] = stats.recoveries
-        totals["backend-us"] = stats.waited
-        for place, count in enumerate(stats.latencies):
-            if count:
-                totals[f"backend-latency-{place}"] = count
+        totals |= stats.latencies.totals("backend")
+        totals |= stats.deliveries.totals("delivery")
         for kind, count in context.outages.counts.items():
             if count:
                 totals[f"backend-failed-{kind}"] = count

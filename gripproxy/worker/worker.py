@@ -175,7 +175,7 @@ class Worker:
             buffers=buffers,
             gone=GoneRequests(backend),
         )
-        fanout = self.fanout = Fanout(sessions, partial(link.pause, FANOUT), pacer, block_size)
+        fanout = self.fanout = Fanout(sessions, partial(link.pause, FANOUT), pacer, block_size, stats.deliveries.add)
         acceptor = self.acceptor = Acceptor(
             loop,
             partial(HttpConnection, context),

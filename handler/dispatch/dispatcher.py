@@ -340,7 +340,7 @@ class Dispatcher:
         if workers:
             if "message" in self.stats.wanted:
                 self.stats.released(item, entry)
-            message = (ITEM, pack_item(item))
+            message = (ITEM, pack_item(item), now)
             for worker in workers:
                 worker.send(message)
             self.counters.passed += len(workers)

@@ -123,6 +123,12 @@ class WorkerLinks:
             if worker is not None:
                 yield worker.number, link.queued, self._dispatcher.gauges.get(worker, {})
 
+    def pids(self) -> Iterator[tuple[str, int]]:
+        """Yield each worker's number and process id."""
+        for link, worker in self._workers.items():
+            if worker is not None and (pid := link.peer_pid):
+                yield worker.number, pid
+
     async def open(self, path: str) -> None:
         """Listen on a path. Its directory is made with mode 0700 if missing; the socket of a dead handler is removed.
 

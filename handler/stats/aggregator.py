@@ -185,6 +185,8 @@ class StatsAggregator(Generic[W]):
         self._delivery: dict[str, int] = {}
         self._sent_then = 0
         self._recovery: dict[tuple[bytes, int], list[int]] = {}
+        self.requests: dict[bytes, int] = {}
+        """Requests and WebSockets by route id since the start; RESPONSE_ROUTES_MAX of them, then OTHERS."""
         self.responses: dict[bytes, dict[tuple[int, str], int]] = {}
         """Responses to clients since the handler started, by route id, then by first digit of the status and reason."""
 
@@ -245,7 +247,11 @@ class StatsAggregator(Generic[W]):
             if value:
                 sums[place] += value
                 totals[FIGURES[place]] += value
-        self._requests += values[0]
+        if values[0]:
+            self._requests += values[0]
+            known = self.requests
+            name = route if route in known or len(known) < RESPONSE_ROUTES_MAX else OTHERS
+            known[name] = known.get(name, 0) + values[0]
         if values[1]:
             self._activity[route] = self._activity.get(route, 0) + values[1]
 

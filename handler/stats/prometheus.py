@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
@@ -9,16 +10,24 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from gripproxy.grip.stats_format import FAILURES, LATENCIES
+from gripproxy.process.process_metrics import build_info, process_metrics
 
 from .aggregator import StatsAggregator
 from .counters import Counters
 
 __all__ = ["Metrics", "Totals", "Workers"]
 
+PREFIX: Final = "gripproxy_"
+"""Beginning of the names of all metrics but Pushpin's and those of processes."""
+
 MODES: Final = ("response", "stream")
 
-REASONS: Final = ("filter", "filter-queue", "unconfirmed", "message-hwm", "error", "duplicate", "sequence")
-"""Reasons of drops. All are exposed from the start: a counter that appears with its first count has no increase."""
+REASONS: Final = ("filter", "filter-queue", "unconfirmed", "message-hwm", "error")
+"""Reasons why a session did not get an item. All are exposed from the start: a counter that appears with its first
+count has no increase."""
+
+ITEM_REASONS: Final = ("duplicate", "sequence")
+"""Reasons why an item was dropped before it reached any session."""
 
 _FAILED: Final = tuple((5, kind) for kind in FAILURES)
 
@@ -28,6 +37,9 @@ class Workers(Protocol):
 
     def workers(self) -> Iterator[tuple[str, int, Mapping[str, int]]]:
         """Yield each worker's number, the number of messages queued for it, and its gauges."""
+
+    def pids(self) -> Iterator[tuple[str, int]]:
+        """Yield each worker's number and process id."""
 
 
 class Totals(Protocol):
@@ -61,17 +73,17 @@ class Metrics:
     Args:
         totals: counters of the handler and the workers.
         workers: state of the workers' connections.
-        prefix: beginning of all names.
+        prefix: beginning of Pushpin's names; None to leave these metrics out (``prometheus_pushpin_names``).
         lag: returns the longest delay of the handler's timers in the last second, in seconds.
         restarts: times the handler was restarted.
     """
 
     def __init__(
-        self, totals: Totals, workers: Workers, prefix: str, lag: Callable[[], float], restarts: int = 0
+        self, totals: Totals, workers: Workers, prefix: str | None, lag: Callable[[], float], restarts: int = 0
     ) -> None:
         self._totals = totals
         self._workers = workers
-        self._prefix = prefix
+        self._pushpin_prefix = prefix
         self._lag = lag
         self._restarts = restarts
         self._registry = CollectorRegistry(auto_describe=False)
@@ -79,9 +91,10 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
-        return self._of_pushpin() + generate_latest(self._registry)
+        own = generate_latest(self._registry)
+        return own if self._pushpin_prefix is None else self._of_pushpin(self._pushpin_prefix) + own
 
-    def _of_pushpin(self) -> bytes:
+    def _of_pushpin(self, prefix: str) -> bytes:
         """Return Pushpin's metrics, whose counters have no ``_total``, which the library would append."""
         stats = self._totals.stats
         totals = stats.totals
@@ -103,7 +116,7 @@ class Metrics:
             ),
             ("message_sent", "counter", "Number of messages sent to clients", totals["sent"]),
         ):
-            full = self._prefix + name
+            full = prefix + name
             lines.append(f"# HELP {full} {text}\n# TYPE {full} {kind}\n{full} {value}\n")
         return "".join(lines).encode()
 
@@ -115,31 +128,37 @@ class Metrics:
         yield from self._deliveries()
         yield from self._recoveries()
         yield from self._traffic()
+        yield self._requests()
         yield self._responses()
         failed = {kind: self._reported(f"backend-failed-{kind}") for kind in FAILURES}
         yield self._labelled("backend_failures", "Requests to backends that failed, of any purpose", "kind", failed)
-        yield self._latencies(self._totals.counters.workers)
+        yield self._histogram(
+            "backend_response_seconds", "Time from a request to the head of the backend's response", "backend"
+        )
         yield from self._processes()
+        yield build_info()
+        pids = [(f"worker {number}", pid) for number, pid in self._workers.pids()]
+        yield from process_metrics([("handler", os.getpid()), *pids])
 
     def _reported(self, name: str) -> int:
         """Return a total that the workers report."""
         return self._totals.counters.workers.get(name, 0)
 
     def _single(self, name: str, text: str, count: float) -> Metric:
-        return CounterMetricFamily(self._prefix + name, text, value=count)
+        return CounterMetricFamily(PREFIX + name, text, value=count)
 
     def _reported_single(self, name: str, text: str) -> Metric:
         return self._single(name, text, self._reported(name.replace("_", "-")))
 
     def _labelled(self, name: str, text: str, label: str, values: dict[str, int]) -> Metric:
-        family = CounterMetricFamily(self._prefix + name, text, labels=[label])
+        family = CounterMetricFamily(PREFIX + name, text, labels=[label])
         for value, count in values.items():
             family.add_metric([value], count)
         return family
 
     def _present(self, name: str, text: str, label: str, gauge: str, values: tuple[str, ...]) -> Metric:
         """Return a gauge that is the sum over all workers."""
-        family = GaugeMetricFamily(self._prefix + name, text, labels=[label])
+        family = GaugeMetricFamily(PREFIX + name, text, labels=[label])
         for value in values:
             family.add_metric([value], sum(g.get(f"{gauge}-{value}", 0) for g in self._totals.gauges.values()))
         return family
@@ -165,7 +184,7 @@ class Metrics:
         yield self._labelled("websockets_stalled", "WebSockets dropped because one side took nothing", "side", stalled)
         yield self._reported_single("buffer_cuts", "Clients cut off because too much waited in a worker")
         waiting = sum(gauges.get("buffered", 0) for gauges in self._totals.gauges.values())
-        yield GaugeMetricFamily(self._prefix + "buffered_bytes", "Bytes that wait for slow peers", value=waiting)
+        yield GaugeMetricFamily(PREFIX + "buffered_bytes", "Bytes that wait for slow peers", value=waiting)
         yield self._reported_single("ignored_control", "Faults of WebSockets' backends that were ignored")
 
     def _holds(self) -> Iterator[Metric]:
@@ -189,13 +208,17 @@ class Metrics:
     def _deliveries(self) -> Iterator[Metric]:
         delivery = self._totals.delivery()
         yield self._single("deliveries", "Items written to or queued for a client", delivery.pop("written"))
-        drops = dict.fromkeys(REASONS, 0)
+        undelivered, dropped = dict.fromkeys(REASONS, 0), dict.fromkeys(ITEM_REASONS, 0)
         for name, count in delivery.items():
             # A client that was cut off is no delivery.
             if name.startswith("dropped-"):
-                drops[name.removeprefix("dropped-")] = count
-        text = "Deliveries not made, and items dropped as duplicates or out of order"
-        yield self._labelled("drops", text, "reason", drops)
+                reason = name.removeprefix("dropped-")
+                (dropped if reason in ITEM_REASONS else undelivered)[reason] = count
+        yield self._labelled("deliveries_dropped", "Items that a session did not get", "reason", undelivered)
+        yield self._labelled("items_dropped", "Items dropped before they reached a session", "reason", dropped)
+        yield self._histogram(
+            "delivery_seconds", "Time from the release of an item until all sessions of a worker had it", "delivery"
+        )
         overflows = self._totals.counters.overflows
         yield self._single("queue_overflows", "Times all that waited for a worker was dropped", overflows)
 
@@ -217,9 +240,16 @@ class Metrics:
                 text = "WebSocket messages" if what == "messages" else what.replace("_", " ").capitalize()
                 yield self._labelled(f"{side}_{what}", f"{text} from and to {peers}", "way", values)
 
+    def _requests(self) -> Metric:
+        text = "Requests and WebSockets by the route's id"
+        family = CounterMetricFamily(PREFIX + "requests", text, labels=["route"])
+        for route, count in self._totals.stats.requests.items():
+            family.add_metric([route.decode("utf-8", "replace")], count)
+        return family
+
     def _responses(self) -> Metric:
         family = CounterMetricFamily(
-            self._prefix + "responses", "Responses to clients, and why they are what they are",
+            PREFIX + "responses", "Responses to clients, and why they are what they are",
             labels=["route", "class", "reason"],
         )  # fmt: skip
         for route, counts in self._totals.stats.responses.items():
@@ -228,31 +258,29 @@ class Metrics:
                 family.add_metric([route.decode("utf-8", "replace"), f"{kind}xx" if kind else "none", reason], count)
         return family
 
-    def _latencies(self, workers: dict[str, int]) -> Metric:
+    def _histogram(self, name: str, text: str, totals: str) -> Metric:
+        workers = self._totals.counters.workers
         buckets: list[tuple[str, float]] = []
         count = 0
         for place, bound in enumerate((*LATENCIES, None)):
-            count += workers.get(f"backend-latency-{place}", 0)
+            count += workers.get(f"{totals}-latency-{place}", 0)
             buckets.append(("+Inf" if bound is None else str(bound), count))
         return HistogramMetricFamily(
-            self._prefix + "backend_response_seconds",
-            "Time from a request to the head of the backend's response",
-            buckets=buckets,
-            sum_value=workers.get("backend-us", 0) / 1_000_000,
+            PREFIX + name, text, buckets=buckets, sum_value=workers.get(f"{totals}-us", 0) / 1_000_000
         )
 
     def _processes(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(
-            self._prefix + "event_loop_lag_seconds", "Longest delay of a timer in the last second", labels=["process"]
+            PREFIX + "event_loop_lag_seconds", "Longest delay of a timer in the last second", labels=["process"]
         )
         restarts = CounterMetricFamily(
-            self._prefix + "process_restarts", "Times a process was started again after its end", labels=["process"]
+            PREFIX + "process_restarts", "Times a process was started again after its end", labels=["process"]
         )
         queues = GaugeMetricFamily(
-            self._prefix + "pipe_queue_length", "Messages waiting between handler and worker", labels=["worker", "to"]
+            PREFIX + "pipe_queue_length", "Messages waiting between handler and worker", labels=["worker", "to"]
         )
         generations = GaugeMetricFamily(
-            self._prefix + "routes_generation",
+            PREFIX + "routes_generation",
             "Number of the routes in use, counted from the start: the same in all workers of a runner",
             labels=["worker"],
         )

@@ -60,8 +60,8 @@ def test_the_set_follows_the_clients_and_the_handler(site: Site, changes: queue.
         wait_for(changes, frozenset({"one"}))
         with stream(site, "/two"):
             wait_for(changes, frozenset({"one", "two"}))
-            line = site.proxy.wait_log("process started: name=handler")
-            os.kill(int(line.rpartition("process ")[2]), signal.SIGKILL)
+            line = site.proxy.wait_log("process started: name=handler pid=")
+            os.kill(int(line.rpartition("pid=")[2]), signal.SIGKILL)
             wait_for(changes, frozenset())
             wait_for(changes, frozenset({"one", "two"}))
         wait_for(changes, frozenset({"one"}))

@@ -22,6 +22,7 @@ import pytest
 from tests.support.certificates import make_certificate
 from tests.support.ports import free_ports
 from tests.support.service import Service, descendants, freeze
+from tests.support.small_hub import wait_until
 
 PATIENCE = 40.0
 """Seconds for anything that has to happen."""
@@ -338,19 +339,31 @@ def test_each_process_runs_by_itself(start: Start) -> None:
     assert [client.rest() for client in streams] == [b""] * 10
 
 
+def log_of(pid: int, file: pathlib.Path) -> set[str]:
+    """Return the files that a process has open whose names begin like the log's."""
+    links = pathlib.Path(f"/proc/{pid}/fd").iterdir()
+    return {name for link in links if (name := os.readlink(link)).startswith(str(file))}
+
+
 def test_one_log_file_of_all_processes_is_opened_again(start: Start, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "gripproxy.log"
-    running = start("log_format=json", f"--logfile={file}")
+    hub = f"[hub]\nstore={tmp_path}/hub.db\nhub_anonymous=all"
+    running = start("log_format=json", f"--logfile={file}", handler=hub)
     running.service.wait_for_port(running.port, running.control)
+    wait_until(lambda: '"event":"hub ready"' in file.read_text())
     file.rename(tmp_path / "gripproxy.log.1")
     running.service.process.send_signal(signal.SIGHUP)
     deadline = time.monotonic() + PATIENCE
     names: set[str] = set()
-    while names < {"runner", "handler", "worker 1", "worker 2"}:
+    while names < {"runner", "handler", "worker 1", "worker 2", "hub"}:
         assert time.monotonic() < deadline, names
         # A line may be half written.
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             names = {json.loads(line)["process"] for line in file.read_text().splitlines()}
+    # The children of the hub, which have nothing to say, have opened it too.
+    wait_until(lambda: all(log_of(pid, file) == {str(file)} for pid in descendants(running.service.process.pid)))
     assert running.service.stop() == 0
-    for line in (tmp_path / "gripproxy.log.1").read_text().splitlines() + file.read_text().splitlines():
-        assert set(json.loads(line)) == {"time", "level", "process", "message"}
+    before, after = (tmp_path / "gripproxy.log.1").read_text(), file.read_text()
+    assert '"process":"hub writer"' in before
+    for line in (before + after).splitlines():
+        assert list(json.loads(line))[:4] == ["time", "level", "process", "event"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import pathlib
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -294,7 +295,7 @@ class _Hub(service.Hub):
     async def _listen(self, context: Context) -> None:
         assert self._application is not None
         self._servers.append(HubServer(self._application, ServerLimits()))
-        figures = HubMetrics(context, self._outbox, self._control)
+        figures = HubMetrics(context, self._outbox, self._control, lambda: [("hub", os.getpid())])
         self._servers.append(HubServer(MetricsApplication(figures, self.unready), ServerLimits()))
 
     @property

@@ -53,7 +53,7 @@ LIMITS: Final = {
     "WebSocket delivery": Work(1.1, 24, 1),
     "WebSocket delivery with ids": Work(1.56, 32.2, 1),
     "WebSocket round trip": Work(154, 2546, 2),
-    "item in the worker": Work(20.1, 382.5, 1),
+    "item in the worker": Work(20.1, 397.5, 1),
     "item by PULL": Work(34, 548, 0),
     "item with ids by PULL": Work(48, 727, 0),
     "item by HTTP": Work(53, 810, 2),

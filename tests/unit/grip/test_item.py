@@ -634,7 +634,7 @@ def test_the_short_ways_of_common_items_are_the_long_one(
     short = outcome(parse_json, obj)
     tnet = item_json._to_bytes(obj, 10)
     short_tnet = outcome(parse_tnet, tnet)
-    monkeypatch.setattr(item_json, "_common_json", lambda obj: None)
+    monkeypatch.setattr(item_json, "common_json", lambda obj: None)
     # With a field that nothing looks at there is no short way for a tnetstring either.
     assert short == outcome(parse_json, obj | {"looked at by nobody": 1})
     assert short_tnet == outcome(parse_tnet, tnet | {b"looked at by nobody": 1})  # type: ignore[operator]

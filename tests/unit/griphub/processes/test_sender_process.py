@@ -305,7 +305,7 @@ def test_positions_that_cannot_be_reported_do_not_keep_it(house: House, monkeypa
 def test_a_state_that_a_later_version_has_stored_is_not_begun(house: House, capfd: pytest.CaptureFixture[str]) -> None:
     odd = (*plain(7)[:-2], "abducted", "timeout")
     assert [call[:2] for call in house.order(ADD, [odd, plain(8)], 11)] == [("add", 8)]
-    assert "subscription not begun: number=7 reason='abducted' is not a valid RestReason" in capfd.readouterr().out
+    assert "subscription not begun: number=7 reason=\"'abducted' is not a valid RestReason\"" in capfd.readouterr().out
 
 
 def test_cancellations_are_answered(house: House) -> None:
@@ -377,7 +377,7 @@ def test_a_page_has_texts_and_the_floor(capfd: pytest.CaptureFixture[str]) -> No
     assert ([event.id for event in page.events], page.last, page.more, page.floor) == ([3], 9, True, 2)
     assert port(None).read(1, 0, 10) is None
     assert port(sqlite3.OperationalError("disk I/O error")).read(1, 0, 10) is None
-    assert "page not read: topic=1 reason=disk I/O error" in capfd.readouterr().out
+    assert 'page not read: topic=1 reason="disk I/O error"' in capfd.readouterr().out
 
 
 def test_events_that_the_hub_does_not_know_are_not_read(house: House) -> None:

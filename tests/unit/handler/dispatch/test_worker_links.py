@@ -94,7 +94,7 @@ class TestHello:
         wire = house.worker("1", (b"ch", 0, 2, 0, None))
         assert (house.links.joined, house.changes) == (1, 1)
         house.dispatcher.accept(ITEM, 0)
-        assert await wire.take() == [(pipe.ITEM, pack_item(ITEM))]
+        assert await wire.take() == [(pipe.ITEM, pack_item(ITEM), 0)]
 
     async def test_a_connection_that_has_not_announced_itself_does_not_count(self, house: House) -> None:
         wire = house.connect()
@@ -142,7 +142,7 @@ class TestHello:
         new.say((pipe.HELLO, pipe.VERSION, 2, "1", [(b"ch", 0, 1, 0, None)]))
         assert house.links.joined == 1
         house.dispatcher.accept(ITEM, 0)
-        assert await old.take() == await new.take() == [(pipe.ITEM, pack_item(ITEM))]
+        assert await old.take() == await new.take() == [(pipe.ITEM, pack_item(ITEM), 0)]
         old.close()
         assert lines[-1] == 'worker left: worker="1 (retiring, process 4711)"'
         assert house.links.joined == 1

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Iterator, Mapping
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gripproxy import pipe
+from gripproxy import __version__, pipe
 from gripproxy.grip.item import Item, StreamFormat
 from gripproxy.grip.stats_format import FIGURES, LATENCIES
 from gripproxy.top.screen import MEANINGS
 from handler.dispatch.dispatcher import Dispatcher
 from handler.stats.aggregator import RESPONSE_ROUTES_MAX
-from handler.stats.prometheus import REASONS, Metrics
+from handler.stats.prometheus import ITEM_REASONS, REASONS, Metrics
 
 
 class Worker:
@@ -22,7 +24,7 @@ class Worker:
 
 
 class House:
-    def __init__(self, prefix: str = "pp_") -> None:
+    def __init__(self, prefix: str | None = "pp_") -> None:
         self.dispatcher = Dispatcher(update=False)
         self.worker = Worker()
         self.dispatcher.joined(self.worker, [], 0)
@@ -31,6 +33,9 @@ class House:
 
     def workers(self) -> Iterator[tuple[str, int, Mapping[str, int]]]:
         yield from self.links
+
+    def pids(self) -> Iterator[tuple[str, int]]:
+        yield "1", os.getpid()
 
     def samples(self) -> dict[str, float]:
         """Values by name and labels, as a scraper reads them."""
@@ -93,60 +98,72 @@ def test_what_workers_tell(house: House) -> None:
         {"buffered": 500, "held-stream": 5, "connected-http": 8, "connected-websocket": 2},
     )
     samples = house.samples()
-    assert samples["pp_connections_opened_total{kind=http}"] == 9
-    assert samples["pp_connections_closed_total{kind=http}"] == 4
-    assert samples["pp_connections_opened_total{kind=websocket}"] == 2
-    assert samples["pp_connections_open{kind=http}"] == 8
-    assert samples["pp_connections_open{kind=websocket}"] == 2
-    assert samples["pp_holds_total{mode=stream}"] == 7
-    assert samples["pp_held{mode=stream}"] == 5
-    assert samples["pp_held{mode=response}"] == 0
-    assert samples["pp_deliveries_total"] == 100
-    assert samples["pp_drops_total{reason=filter}"] == 3
-    assert samples["pp_gaps_total"] == 1
-    assert samples["pp_recoveries_total"] == 2
-    assert samples["pp_recovery_requests_total{kind=link}"] == 1
-    assert samples["pp_recovery_requests_total{kind=socket}"] == 8
-    assert samples["pp_slow_clients_total"] == 6
-    assert samples["pp_websockets_stalled_total{side=backend}"] == 3
-    assert samples["pp_websockets_stalled_total{side=client}"] == 0
-    assert samples["pp_buffer_cuts_total"] == 4
-    assert samples["pp_buffered_bytes"] == 500
+    assert samples["gripproxy_connections_opened_total{kind=http}"] == 9
+    assert samples["gripproxy_connections_closed_total{kind=http}"] == 4
+    assert samples["gripproxy_connections_opened_total{kind=websocket}"] == 2
+    assert samples["gripproxy_connections_open{kind=http}"] == 8
+    assert samples["gripproxy_connections_open{kind=websocket}"] == 2
+    assert samples["gripproxy_holds_total{mode=stream}"] == 7
+    assert samples["gripproxy_held{mode=stream}"] == 5
+    assert samples["gripproxy_held{mode=response}"] == 0
+    assert samples["gripproxy_deliveries_total"] == 100
+    assert samples["gripproxy_deliveries_dropped_total{reason=filter}"] == 3
+    assert samples["gripproxy_gaps_total"] == 1
+    assert samples["gripproxy_recoveries_total"] == 2
+    assert samples["gripproxy_recovery_requests_total{kind=link}"] == 1
+    assert samples["gripproxy_recovery_requests_total{kind=socket}"] == 8
+    assert samples["gripproxy_slow_clients_total"] == 6
+    assert samples["gripproxy_websockets_stalled_total{side=backend}"] == 3
+    assert samples["gripproxy_websockets_stalled_total{side=client}"] == 0
+    assert samples["gripproxy_buffer_cuts_total"] == 4
+    assert samples["gripproxy_buffered_bytes"] == 500
 
 
 def test_every_reason_of_a_drop_is_there_from_the_beginning(house: House) -> None:
     """A counter that comes to be with its first drop has no increase that Prometheus would see."""
-    reasons = {"filter", "filter-queue", "unconfirmed", "message-hwm", "error", "duplicate", "sequence"}
-    drops = {name: value for name, value in house.samples().items() if "_drops_" in name}
-    assert drops == {f"pp_drops_total{{reason={reason}}}": 0 for reason in reasons}
+    deliveries, items = "gripproxy_deliveries_dropped_total", "gripproxy_items_dropped_total"
+    reasons = {"filter", "filter-queue", "unconfirmed", "message-hwm", "error"}
+    drops = {name: value for name, value in house.samples().items() if "_dropped_total" in name}
+    assert drops == {
+        **{f"{deliveries}{{reason={reason}}}": 0 for reason in reasons},
+        **{f"{items}{{reason={reason}}}": 0 for reason in ("duplicate", "sequence")},
+    }
     # Clients that were cut off are no deliveries; a reason of a newer worker is told.
     house.told({"dropped-filter": 3, "dropped-news": 1, "slow-clients": 6})
-    drops = {name: value for name, value in house.samples().items() if "_drops_" in name and value}
-    assert drops == {"pp_drops_total{reason=filter}": 3, "pp_drops_total{reason=news}": 1}
+    for _ in range(3):
+        house.dispatcher.accept(Item(b"ch", b"1", stream=StreamFormat(content=b"x")), 0)
+    drops = {name: value for name, value in house.samples().items() if "_dropped_total" in name and value}
+    assert drops == {
+        f"{deliveries}{{reason=filter}}": 3,
+        f"{deliveries}{{reason=news}}": 1,
+        f"{items}{{reason=duplicate}}": 2,
+    }
 
 
 def test_the_reasons_are_those_that_the_view_knows() -> None:
     """Names stand in several places: of the metrics, and of `gripproxy top`."""
-    assert {f"dropped-{reason}" for reason in REASONS} == {name for name in MEANINGS if name.startswith("dropped-")}
+    assert {f"dropped-{reason}" for reason in (*REASONS, *ITEM_REASONS)} == {
+        name for name in MEANINGS if name.startswith("dropped-")
+    }
 
 
 def test_intake_by_way(house: House) -> None:
     house.dispatcher.counters.pull = 3
     house.dispatcher.counters.http = 4
     samples = house.samples()
-    assert samples["pp_items_received_total{way=pull}"] == 3
-    assert samples["pp_items_received_total{way=http}"] == 4
-    assert samples["pp_items_received_total{way=sub}"] == 0
+    assert samples["gripproxy_items_received_total{way=pull}"] == 3
+    assert samples["gripproxy_items_received_total{way=http}"] == 4
+    assert samples["gripproxy_items_received_total{way=sub}"] == 0
 
 
 def test_latencies_are_a_histogram(house: House) -> None:
     house.told({"backend-latency-0": 2, f"backend-latency-{len(LATENCIES)}": 1, "backend-us": 61_500_200})
     samples = house.samples()
-    assert samples["pp_backend_response_seconds_bucket{le=0.001}"] == 2
-    assert samples["pp_backend_response_seconds_bucket{le=60.0}"] == 2
-    assert samples["pp_backend_response_seconds_bucket{le=+Inf}"] == 3
-    assert samples["pp_backend_response_seconds_count"] == 3
-    assert samples["pp_backend_response_seconds_sum"] == 61.5002
+    assert samples["gripproxy_backend_response_seconds_bucket{le=0.001}"] == 2
+    assert samples["gripproxy_backend_response_seconds_bucket{le=60.0}"] == 2
+    assert samples["gripproxy_backend_response_seconds_bucket{le=+Inf}"] == 3
+    assert samples["gripproxy_backend_response_seconds_count"] == 3
+    assert samples["gripproxy_backend_response_seconds_sum"] == 61.5002
 
 
 def test_responses(house: House) -> None:
@@ -154,20 +171,20 @@ def test_responses(house: House) -> None:
     house.told({"responses": news, "backend-failed-refused": 3})  # type: ignore[dict-item]
     house.told({"responses": [(b"", 2, "backend", 1)]})  # type: ignore[dict-item]
     samples = house.samples()
-    assert samples["pp_responses_total{class=2xx,reason=backend,route=}"] == 6
-    assert samples["pp_responses_total{class=5xx,reason=refused,route=r}"] == 2
-    assert samples["pp_responses_total{class=none,reason=backend,route=r}"] == 1
-    assert samples["pp_responses_total{class=5xx,reason=late,route=r}"] == 0
-    assert samples["pp_backend_failures_total{kind=refused}"] == 3
-    assert samples["pp_backend_failures_total{kind=late}"] == 0
+    assert samples["gripproxy_responses_total{class=2xx,reason=backend,route=}"] == 6
+    assert samples["gripproxy_responses_total{class=5xx,reason=refused,route=r}"] == 2
+    assert samples["gripproxy_responses_total{class=none,reason=backend,route=r}"] == 1
+    assert samples["gripproxy_responses_total{class=5xx,reason=late,route=r}"] == 0
+    assert samples["gripproxy_backend_failures_total{kind=refused}"] == 3
+    assert samples["gripproxy_backend_failures_total{kind=late}"] == 0
 
 
 def test_responses_of_too_many_routes_are_told_together(house: House) -> None:
     news = [(b"%d" % number, 2, "backend", 1) for number in range(RESPONSE_ROUTES_MAX + 5)]
     house.told({"responses": news})  # type: ignore[dict-item]
     samples = house.samples()
-    assert samples["pp_responses_total{class=2xx,reason=backend,route=(others)}"] == 5
-    assert samples[f"pp_responses_total{{class=2xx,reason=backend,route={RESPONSE_ROUTES_MAX - 1}}}"] == 1
+    assert samples["gripproxy_responses_total{class=2xx,reason=backend,route=(others)}"] == 5
+    assert samples[f"gripproxy_responses_total{{class=2xx,reason=backend,route={RESPONSE_ROUTES_MAX - 1}}}"] == 1
 
 
 def test_processes(house: House) -> None:
@@ -177,15 +194,55 @@ def test_processes(house: House) -> None:
         ("2", 0, {"queue": 7}),
     ]
     samples = house.samples()
-    assert samples["pp_event_loop_lag_seconds{process=handler}"] == 0.25
-    assert samples["pp_event_loop_lag_seconds{process=worker 1}"] == 0.04
-    assert samples["pp_process_restarts_total{process=handler}"] == 2
-    assert samples["pp_process_restarts_total{process=worker 1}"] == 1
-    assert samples["pp_process_restarts_total{process=worker 2}"] == 0
-    assert samples["pp_pipe_queue_length{to=worker,worker=1}"] == 3
-    assert samples["pp_routes_generation{worker=1}"] == 4
-    assert samples["pp_routes_generation{worker=2}"] == 0
-    assert samples["pp_pipe_queue_length{to=handler,worker=2}"] == 7
+    assert samples["gripproxy_event_loop_lag_seconds{process=handler}"] == 0.25
+    assert samples["gripproxy_event_loop_lag_seconds{process=worker 1}"] == 0.04
+    assert samples["gripproxy_process_restarts_total{process=handler}"] == 2
+    assert samples["gripproxy_process_restarts_total{process=worker 1}"] == 1
+    assert samples["gripproxy_process_restarts_total{process=worker 2}"] == 0
+    assert samples["gripproxy_pipe_queue_length{to=worker,worker=1}"] == 3
+    assert samples["gripproxy_routes_generation{worker=1}"] == 4
+    assert samples["gripproxy_routes_generation{worker=2}"] == 0
+    assert samples["gripproxy_pipe_queue_length{to=handler,worker=2}"] == 7
+
+
+def test_deliveries_are_a_histogram(house: House) -> None:
+    house.told({"delivery-latency-1": 5, "delivery-us": 7000})
+    samples = house.samples()
+    assert samples["gripproxy_delivery_seconds_bucket{le=0.001}"] == 0
+    assert samples["gripproxy_delivery_seconds_bucket{le=0.002}"] == 5
+    assert samples["gripproxy_delivery_seconds_count"] == 5
+    assert samples["gripproxy_delivery_seconds_sum"] == 0.007
+
+
+def test_requests_by_route(house: House) -> None:
+    for route, count in ((b"", 2), (b"r", 3), (b"r", 4)):
+        values = [count if name == "requests-received" else 0 for name in FIGURES]
+        house.dispatcher.received(house.worker, (pipe.FIGURES, route, 1, 1, *values), 0)
+    samples = house.samples()
+    assert samples["gripproxy_requests_total{route=}"] == 2
+    assert samples["gripproxy_requests_total{route=r}"] == 7
+
+
+def test_requests_of_too_many_routes_are_told_together(house: House) -> None:
+    values = [int(name == "requests-received") for name in FIGURES]
+    for number in range(RESPONSE_ROUTES_MAX + 5):
+        house.dispatcher.received(house.worker, (pipe.FIGURES, b"%d" % number, 1, 1, *values), 0)
+    assert house.samples()["gripproxy_requests_total{route=(others)}"] == 5
+
+
+def test_versions_and_processes(house: House) -> None:
+    samples = house.samples()
+    assert samples[f"gripproxy_build_info{{python={platform.python_version()},version={__version__}}}"] == 1
+    for name in ("cpu_seconds_total", "resident_memory_bytes", "open_fds", "max_fds", "start_time_seconds"):
+        assert samples[f"process_{name}{{process=handler}}"] > 0
+        assert samples[f"process_{name}{{process=worker 1}}"] > 0
+
+
+def test_pushpins_names_may_be_left_out() -> None:
+    text = House(None).metrics.text().decode()
+    assert text.startswith("# HELP gripproxy_")
+    names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert {name.partition("_")[0] for name in names} == {"gripproxy", "process"}
 
 
 def test_without_a_prefix() -> None:
