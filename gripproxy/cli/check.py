@@ -8,12 +8,14 @@ the shipped key), 2 if the service would not start.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import ssl
 import stat
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, TextIO
 
 from gripproxy.cli.footprint import footprints
@@ -116,7 +118,12 @@ def _key(route: Route) -> str:
 
 
 def check(
-    config: Config, out: TextIO | None = None, *, problems: Sequence[ConfigError] = (), verbose: bool = False
+    config: Config,
+    out: TextIO | None = None,
+    *,
+    problems: Sequence[ConfigError] = (),
+    verbose: bool = False,
+    as_json: bool = False,
 ) -> int:
     """Print the effects of the configuration and all its problems.
 
@@ -128,6 +135,7 @@ def check(
         problems: those that prevent the start, from survey_config.
         verbose: also print the place of each key of Pushpin without a meaning here, with the reason, and the parts of
             the memory of each process.
+        as_json: print one object of JSON in place of text.
 
     Returns:
         0; 1 if there are warnings or dangers; 2 if the service would not start.
@@ -140,15 +148,6 @@ def check(
         fatal += [str(error) for error in source.refused_lines(routes)]
     except ConfigError as error:
         fatal.append(str(error))
-    lines = [f"config: {config.path or 'none, built-in values'}"]
-    lines += [f"  {line}" for line in (*_listening(config), *_memory(config, verbose))]
-    lines.append(f"routes: {source.path or ('--route' if config.overrides.routes else 'none, built-in test route')}")
-    lines += [f"  {route.line}: {describe(route)}" for route in routes.table.routes]
-    if config.ignored:
-        count = len(config.ignored)
-        names = ", ".join(name for name, _ in config.ignored)
-        lines.append(f"{count} key{' of Pushpin means' if count == 1 else 's of Pushpin mean'} nothing here: {names}")
-        lines += [f"  {text}" for _, text in config.ignored if verbose]
     dangers = exposures(config) + shipped_keys(config) + _shipped_route_keys(config, routes.table, source)
     warnings = config.warnings + [
         str(problem) + (" (line skipped)" if problem.skipped else "")
@@ -156,13 +155,67 @@ def check(
         if source.path is not None or not problem.skipped
     ]
     warnings += _findings(config, routes.table.routes, source.path) + open_to_users(config)
-    lines += [f"error: {text}" for text in fatal + dangers]
-    lines += [f"warning: {text}" for text in warnings]
-    counts = (("error", len(fatal + dangers)), ("warning", len(warnings)))
-    lines.append(", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in counts if count) or "ok")
+    found = _Findings(config, source, routes.table.routes, fatal + dangers, warnings)
+    text = found.json(verbose) if as_json else "".join(f"{line}\n" for line in found.lines(verbose))
     with contextlib.suppress(BrokenPipeError):
-        (out or sys.stdout).write("".join(f"{line}\n" for line in lines))
+        (out or sys.stdout).write(text)
     return 2 if fatal else 1 if dangers or warnings else 0
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """Effects of a configuration, and its problems."""
+
+    config: Config
+    source: RoutesFile
+    routes: Sequence[Route]
+    errors: list[str]
+    warnings: list[str]
+
+    @property
+    def routes_source(self) -> str:
+        return self.source.path or ("--route" if self.config.overrides.routes else "none, built-in test route")
+
+    def lines(self, verbose: bool) -> Iterator[str]:
+        """Yield the lines of the text."""
+        config = self.config
+        yield f"config: {config.path or 'none, built-in values'}"
+        yield from (f"  {line}" for line in (*_listening(config), *_memory(config, verbose)))
+        yield f"routes: {self.routes_source}"
+        yield from (f"  {route.line}: {describe(route)}" for route in self.routes)
+        if config.ignored:
+            count = len(config.ignored)
+            names = ", ".join(name for name, _ in config.ignored)
+            yield f"{count} key{' of Pushpin means' if count == 1 else 's of Pushpin mean'} nothing here: {names}"
+            yield from (f"  {text}" for _, text in config.ignored if verbose)
+        yield from (f"error: {text}" for text in self.errors)
+        yield from (f"warning: {text}" for text in self.warnings)
+        counts = (("error", len(self.errors)), ("warning", len(self.warnings)))
+        yield ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in counts if count) or "ok"
+
+    def json(self, verbose: bool) -> str:
+        """Return one object of JSON, with a line end."""
+        config = self.config
+        document = {
+            "config": config.path,
+            "listening": _listening(config),
+            "memory": _memory(config, verbose),
+            "routes_source": self.routes_source,
+            "routes": [
+                {
+                    "line": route.line,
+                    "id": _text(route.id) if route.explicit_id else None,
+                    "condition": _condition(route),
+                    "targets": [_target(target) for target in route.targets],
+                    "description": describe(route),
+                }
+                for route in self.routes
+            ],
+            "ignored_keys": dict(config.ignored),
+            "errors": self.errors,
+            "warnings": self.warnings,
+        }
+        return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
 def _shipped_route_keys(config: Config, table: RouteTable, source: RoutesFile) -> list[str]:
@@ -201,7 +254,7 @@ def _listening(config: Config) -> list[str]:
             lines.append(f"hub: http port {config.hub.listen}{config.hub.listen_path} for another GRIP proxy")
     lines += [f"metrics: {address}" for address in metrics if address]
     counts = sorted((service.kind, service.count) for service in services_of(config, ()) if service.count)
-    lines.append("processes: " + ", ".join(f"{count} {kind}" for kind, count in counts))
+    lines.append("processes: " + ", ".join(f"{count} {kind}{'s' * (count != 1)}" for kind, count in counts))
     return lines
 
 

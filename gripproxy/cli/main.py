@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from gripproxy.cli.parser import USAGE_ERROR, CommandParser
 from gripproxy.config import Config, ConfigError, Overrides, survey_config
@@ -55,22 +55,64 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of every command that loads the configuration."""
-    parser.add_argument("--config", metavar="FILE", help="config file (default: none, built-in values)")
-    parser.add_argument("--port", metavar="[ADDR:]PORT", help="one plain HTTP port instead of those of the config")
-    parser.add_argument(
-        "--route", metavar="LINE", action="append", default=[], help="a route; replaces the routes file (repeatable)"
-    )
-    parser.add_argument(
-        "--id", metavar="N", type=_whole, help="instance number: ipc files named pN-…, tcp ports moved by N x 10"
-    )
-    parser.add_argument("--loglevel", metavar="X", help="0 errors to 3 debug, or component:level,…")
-    parser.add_argument("--logfile", metavar="FILE", help="log to a file instead of standard output")
-    parser.add_argument("--verbose", action="store_true", help="the same as --loglevel=3")
-    parser.add_argument("--ipc-prefix", metavar="PREFIX", help="prefix of ipc file names")
-    parser.add_argument("--port-offset", metavar="N", type=_whole, help="moves the tcp ports of publishing")
-    parser.add_argument("-m", "--merge-output", action="store_true", help=argparse.SUPPRESS)
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "--config": {"metavar": "FILE", "help": "config file (default: none, built-in values)"},
+    "--port": {"metavar": "[ADDR:]PORT", "help": "one plain HTTP port instead of those of the config"},
+    "--route": {
+        "metavar": "LINE",
+        "action": "append",
+        "default": [],
+        "help": "a route; replaces the routes file (repeatable)",
+    },
+    "--id": {
+        "metavar": "N",
+        "type": _whole,
+        "help": "instance number: ipc files named pN-…, tcp ports moved by N x 10",
+    },
+    "--loglevel": {"metavar": "X", "help": "0 errors to 3 debug, or component:level,…"},
+    "--logfile": {"metavar": "FILE", "help": "log to a file instead of standard output"},
+    "--verbose": {"action": "store_true", "help": "the same as --loglevel=3"},
+    "--ipc-prefix": {"metavar": "PREFIX", "help": "prefix of ipc file names"},
+    "--port-offset": {"metavar": "N", "type": _whole, "help": "moves the tcp ports of publishing"},
+}
+"""Options of the commands that load the configuration."""
+
+_LOG: Final = ("--loglevel", "--logfile", "--verbose")
+_PLACE: Final = ("--config", "--id", "--ipc-prefix")
+_PORTS: Final = (*_PLACE, "--port-offset")
+
+_USED: Final[dict[str | None, tuple[str, ...]]] = {
+    None: tuple(_OPTIONS),
+    "worker": tuple(_OPTIONS),
+    "handler": (*_PORTS, *_LOG),
+    "hub": (*_PORTS, *_LOG),
+    "reload": _PLACE,
+    "top": _PORTS,
+    "check": (*_PORTS, "--port", "--route", "--verbose"),
+}
+"""Options that each command uses, and offers."""
+
+_MEANINGS: Final[dict[tuple[str | None, str], str]] = {
+    ("check", "--verbose"): "also print keys of Pushpin without a meaning, and the parts of the memory"
+}
+"""Help of options that mean something else to a command."""
+
+_SUPERVISED: Final = ("worker", "handler", "hub")
+"""Commands to which the runner passes all options."""
+
+
+def _options(parser: argparse.ArgumentParser, command: str | None = None) -> None:
+    """Add the options that a command uses; None: those of the whole service."""
+    for name, settings in _OPTIONS.items():
+        if name in _USED[command]:
+            meaning = {"help": _MEANINGS[command, name]} if (command, name) in _MEANINGS else {}
+            parser.add_argument(name, **settings | meaning)
+        elif command in _SUPERVISED:
+            parser.add_argument(name, **settings | {"help": argparse.SUPPRESS})
+        else:
+            parser.set_defaults(**{name[2:].replace("-", "_"): settings.get("default")})
+    if command is None or command in _SUPERVISED:
+        parser.add_argument("-m", "--merge-output", action="store_true", help=argparse.SUPPRESS)
 
 
 def _main_parser() -> argparse.ArgumentParser:
@@ -90,7 +132,7 @@ def _main_parser() -> argparse.ArgumentParser:
 
 def _command_parser(command: str) -> argparse.ArgumentParser:
     parser = CommandParser(prog=f"gripproxy {command}", description=f"gripproxy {command}: {COMMANDS[command]}.")
-    _options(parser)
+    _options(parser, command)
     if command == "worker":
         parser.add_argument(
             "--number", metavar="N", type=_whole, default=1, help="number of this worker; each has its own (default 1)"
@@ -99,6 +141,8 @@ def _command_parser(command: str) -> argparse.ArgumentParser:
         parser.add_argument("--handler", action="store_true", help="replace the handler too, after the workers")
         parser.add_argument("--hub", action="store_true", help="replace the hub too, after the workers")
         parser.add_argument("--no-wait", action="store_true", help="return when it has begun")
+    if command == "check":
+        parser.add_argument("--json", action="store_true", help="print one object of JSON")
     if command == "top":
         _top_options(parser)
     if command == "hub":
@@ -117,6 +161,7 @@ def _top_options(parser: argparse.ArgumentParser) -> None:
     add("--sort", choices=sorts, default=sorts[0], metavar="BY", help=f"order of channels: {', '.join(sorts)}")
     add("--filter", metavar="TEXT", default="", help="only what has this text in its name")
     add("--once", action="store_true", help="print one snapshot as text, taken over the interval")
+    add("--json", action="store_true", help="print that snapshot as an object of JSON, with all channels")
     add("--rows", metavar="N", type=_whole, default=20, help="channels that --once prints (default 20)")
 
 
@@ -129,9 +174,7 @@ def _split_command(argv: Sequence[str]) -> tuple[str | None, list[str]]:
             return word, [*argv[:position], *argv[position + 1 :]]
         if not word.startswith("-"):
             break
-        takes_value = word in ("--config", "--port", "--route", "--id", "--loglevel", "--logfile")
-        takes_value = takes_value or word in ("--ipc-prefix", "--port-offset")
-        position += 2 if takes_value else 1
+        position += 2 if "metavar" in _OPTIONS.get(word, {}) else 1
     return None, list(argv)
 
 
@@ -254,8 +297,10 @@ def _top(options: argparse.Namespace) -> int:
     view = View(options.sort, options.filter)
     try:
         if options.once:
-            print(app.once(endpoints, view, options.interval, options.rows), end="")
+            print(app.once(endpoints, view, options.interval, options.rows, options.json), end="")
             return 0
+        if options.json:
+            raise ConfigError(None, None, "--json is for --once: the live view is for people")
         return app.live(endpoints, view, options.interval)
     except app.NotConnected as error:
         print(f"gripproxy top: error: {error}", file=sys.stderr)
@@ -283,7 +328,7 @@ def _check(options: argparse.Namespace) -> int:
     from gripproxy.cli import check
 
     config, problems = survey_config(options.config, _overrides(options))
-    return check.check(config, problems=problems, verbose=options.verbose)
+    return check.check(config, problems=problems, verbose=bool(options.verbose), as_json=options.json)
 
 
 def _hub_command(options: argparse.Namespace) -> int:

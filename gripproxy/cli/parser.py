@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
 from gripproxy import __version__
-from gripproxy.grip.nearest_name import nearest
+from gripproxy.grip.nearest_name import nearest, nearest_of
 
 __all__ = ["USAGE_ERROR", "CommandParser"]
 
@@ -49,7 +49,10 @@ class CommandParser(argparse.ArgumentParser):
                 return f"there is no command '{word}'{nearest(word, self._words_known)}"
             return f"unexpected argument '{word}'"
         name = word.partition("=")[0]
-        return f"there is no option '{name}'{nearest(name, self.offered())}"
+        # Without the dashes, which all names have and which would make each one like any other.
+        bare = {option.lstrip("-"): option for option in self.offered() if option.startswith("--")}
+        meant = nearest_of(name.lstrip("-"), bare)
+        return f"there is no option '{name}'" + (f": did you mean '{bare[meant]}'?" if meant else "")
 
     def offered(self) -> Iterable[str]:
         """Yield the options that the help shows, those of commands below too."""

@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     add("-B", "--bearer", metavar="TOKEN", help="bearer authentication")
     add("--file", metavar="FILE", help="publish the items of a file, one JSON object per line; '-': standard input")
     add("--count", action="store_true", help="say how many subscribers there were (gripproxy's control port only)")
+    add("--json", action="store_true", help="print the outcome as an object of JSON")
     add("--timeout", metavar="S", default="10", help="seconds to wait for the other side (default 10)")
     return parser
 
@@ -356,7 +357,7 @@ def _publish_file(options: argparse.Namespace, sender: Sender, clock: Callable[[
             done += batch.flush()
         except (PublishError, KeyboardInterrupt, OSError) as error:
             reason = "interrupted" if isinstance(error, KeyboardInterrupt) else why(error)
-            raise PublishError(f"{reason} ({done} items were published before)") from error
+            raise PublishError(f"{reason} ({done} items were published before)", done) from error
         finally:
             progress.close()
     return done
@@ -376,16 +377,22 @@ def main(argv: Sequence[str]) -> int:
         sender = _open_sender(options)
         if item is None:
             count = _publish_file(options, sender, time.monotonic)
-            sender.close()
-            print(f"Published {count} items")
+            outcome = f"Published {count} items"
         else:
             sender.send([item])
-            sender.close()
-            print("Published")
-        if isinstance(sender, HttpSender) and sender.audience is not None:
-            print(f"subscribers: {sender.audience}")
+            count, outcome = 1, "Published"
+        sender.close()
+        audience = sender.audience if isinstance(sender, HttpSender) else None
+        if options.json:
+            print(orjson.dumps({"published": count} | ({} if audience is None else audience.fields())).decode())
+            return 0
+        print(outcome)
+        if audience is not None:
+            print(f"subscribers: {audience}")
         return 0
     except PublishError as error:
+        if options.json:
+            print(orjson.dumps({"published": error.published, "error": str(error)}).decode())
         print(f"Error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

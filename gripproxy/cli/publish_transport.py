@@ -32,7 +32,16 @@ MAX_ANSWER: Final = 64 * 1024
 
 
 class PublishError(OperatorError):
-    """An item was not published. str() is the reason for the publisher."""
+    """An item was not published. str() is the reason for the publisher.
+
+    Args:
+        reason: the reason.
+        published: number of items that were published before.
+    """
+
+    def __init__(self, reason: str, published: int = 0) -> None:
+        super().__init__(reason)
+        self.published = published
 
 
 def to_tnet(item: dict[str, Any]) -> bytes:
@@ -88,6 +97,15 @@ class Audience:
             return
         self.subscribers += sum(counts)
         self.nobody += counts.count(0)
+
+    def fields(self) -> dict[str, int | None]:
+        """Return the numbers as members of an object of JSON; None for one that is unknown."""
+        known = self.untold < self.items or not self.items
+        return {
+            "subscribers": self.subscribers if known else None,
+            "items_without_subscribers": self.nobody if known else None,
+            "items_untold": self.untold,
+        }
 
     def __str__(self) -> str:
         notes = []

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["nearest"]
+__all__ = ["nearest", "nearest_of"]
 
 SIMILAR: Final = 0.5
 """Least likeness of a name that is proposed, from 0 up to 1."""
@@ -22,5 +22,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
         name: as it was given.
         known: names that there are.
     """
+    found = nearest_of(name, known)
+    return f": did you mean '{found}'?" if found else ""
+
+
+def nearest_of(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is most like an unknown one; empty if none is.
+
+    Args:
+        name: as it was given.
+        known: names that there are.
+    """
     found = difflib.get_close_matches(name[:LONGEST], list(known), 1, SIMILAR)
-    return f": did you mean '{found[0]}'?" if found else ""
+    return found[0] if found else ""

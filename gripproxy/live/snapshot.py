@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
-__all__ = ["ChannelRow", "EndpointRow", "EventRow", "Figure", "InstanceRow", "Outcome", "RouteRow", "Snapshot"]
+__all__ = [
+    "ChannelRow",
+    "EndpointRow",
+    "EventRow",
+    "Figure",
+    "InstanceRow",
+    "Outcome",
+    "RouteRow",
+    "Snapshot",
+    "as_data",
+]
 
 
 class Figure(NamedTuple):
@@ -173,3 +183,20 @@ class Snapshot:
     requests_history: Sequence[float] = field(default=())
     deliveries_history: Sequence[float] = field(default=())
     """Rates of the last snapshots per second, the oldest first."""
+
+
+def as_data(value: object) -> object:
+    """Return a snapshot, or a part of one, as lists, dictionaries, numbers and text.
+
+    Args:
+        value: the part.
+    """
+    if isinstance(value, Snapshot):
+        return {each.name: as_data(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: as_data(part) for name, part in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return {str(name): as_data(part) for name, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [as_data(part) for part in value]
+    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -15,7 +16,7 @@ import zmq
 
 from gripproxy.grip.errors import OperatorError
 from gripproxy.live.model import SETTLING, LiveModel
-from gripproxy.live.snapshot import Snapshot
+from gripproxy.live.snapshot import Snapshot, as_data
 from gripproxy.stats.subscriber import StatsSubscriber
 from gripproxy.top.keys import Keys
 from gripproxy.top.screen import plain, screen, text_of
@@ -147,8 +148,8 @@ class NotConnected(OperatorError):
     """No stats socket was connected within CONNECT_TIMEOUT."""
 
 
-def once(endpoints: Sequence[str], view: View, interval: float, rows: int) -> str:
-    """Take one snapshot as text.
+def once(endpoints: Sequence[str], view: View, interval: float, rows: int, as_json: bool = False) -> str:
+    """Take one snapshot as text or JSON.
 
     The interval begins when all stats sockets are connected, or CONNECT_TIMEOUT is over. A signal ends it.
 
@@ -156,7 +157,8 @@ def once(endpoints: Sequence[str], view: View, interval: float, rows: int) -> st
         endpoints: addresses of the stats sockets.
         view: orders and filters of the tables.
         interval: seconds of the rates.
-        rows: number of channels.
+        rows: number of channels of the text.
+        as_json: return an object of JSON, with a line end, whose members are those of ``Snapshot``.
 
     Returns:
         The text.
@@ -184,6 +186,8 @@ def once(endpoints: Sequence[str], view: View, interval: float, rows: int) -> st
             snapshot = sockets.model.snapshot(time.monotonic())
         finally:
             sockets.close()
+    if as_json:
+        return json.dumps(as_data(snapshot), ensure_ascii=False) + "\n"
     return text_of(plain(snapshot, view, rows), WIDE)
 
 

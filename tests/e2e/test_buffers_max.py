@@ -36,7 +36,7 @@ def site() -> Iterator[Site]:
 def metric(site: Site, name: str) -> float:
     with site.connect("port1") as client:
         text = client.ask("GET", "/metrics").body.decode()
-    [line] = [line for line in text.splitlines() if line.startswith(f"{name} ")]
+    [line] = [line for line in text.splitlines() if line.startswith(f"gripproxy_{name} ")]
     return float(line.split()[-1])
 
 

@@ -47,7 +47,7 @@ class House:
             text = answer.read().decode()
         found = 0.0
         for line in text.splitlines():
-            match = re.fullmatch(rf"{name}_total\{{(.*)\}} ([0-9.e+]+)", line)
+            match = re.fullmatch(rf"gripproxy_{name}_total\{{(.*)\}} ([0-9.e+]+)", line)
             if match and dict(re.findall(r'(\w+)="([^"]*)"', match[1])) == labels:
                 found += float(match[2])
         return found
@@ -171,7 +171,7 @@ def link(house: House, case: str) -> None:
     house.site.backend.on(f"/{case}-next", Script(CLOSE))
     with stream(house.site, f"/{case}"):
         house.site.backend.request(f"/{case}-next")
-        house.site.proxy.wait_log(f"GET http.*/{case}-next: ", PATIENCE)
+        house.site.proxy.wait_log(f'request="GET http.*/{case}-next"', PATIENCE)
 
 
 def elsewhere(house: House, case: str) -> None:
@@ -179,7 +179,7 @@ def elsewhere(house: House, case: str) -> None:
     house.site.backend.on(f"/{case}", hold("stream", case, link))
     with stream(house.site, f"/{case}"):
         pass
-    house.site.proxy.wait_log(f"POST http.*/{case}: ", PATIENCE)
+    house.site.proxy.wait_log(f'request="POST http.*/{case}"', PATIENCE)
 
 
 def filtered(house: House, case: str) -> None:
@@ -188,7 +188,7 @@ def filtered(house: House, case: str) -> None:
     house.site.backend.on(f"/{case}-check", response("200 OK", body="x" * 100_001))
     with stream(house.site, f"/{case}"):
         house.site.publisher.stream(case, "item")
-        house.site.proxy.wait_log(f"POST http.*/{case}-check: ", PATIENCE)
+        house.site.proxy.wait_log(f'request="POST http.*/{case}-check"', PATIENCE)
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_the_start_is_told_line_by_line(start: Start, tmp_path: pathlib.Path) ->
     log = running.service.log
     assert f"listening: url=http://[::1]:{ipv6} key=http_port" in log
     assert f"listening: url=unix:{path} key=local_ports" in log
-    assert re.search(r"\[INFO\] \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \[runner\] each process may open \d+ files", log)
+    assert re.search(r"\[INFO\] \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \[runner\] limit of open files: files=\d+", log)
     assert stat.S_IMODE(path.stat().st_mode) == 0o660
     with socket.create_connection(("::1", ipv6), PATIENCE) as sock:
         assert line(sock).startswith("worker ")
@@ -154,7 +154,7 @@ def test_the_start_is_told_line_by_line(start: Start, tmp_path: pathlib.Path) ->
 def test_services_says_which_children_run(start: Start) -> None:
     running = start("services=pushpin-handler,zurl").ready()
     log = running.service.log
-    assert "handler started" in log
+    assert "process started: name=handler" in log
     assert "worker" not in log
     assert "listening" not in log
 
@@ -327,7 +327,7 @@ def test_a_worker_that_dies_or_stops_is_replaced_and_the_others_clients_stay(
     assert not closed(second)
     assert running.child("worker 2") == other
     assert first.recv(1) == b""
-    reason = "was killed by SIGKILL" if number is signal.SIGKILL else "no sign of life for 3 s"
+    reason = "signal=SIGKILL" if number is signal.SIGKILL else "no sign of life for 3 s"
     assert reason in running.service.log
 
 
@@ -429,4 +429,4 @@ def test_a_worker_of_systemd_serves_the_sockets_it_is_given() -> None:
                 process.kill()
                 process.wait()
     assert process.returncode == 0
-    assert b"ended: SIGINT" in output
+    assert b"ended: reason=SIGINT" in output

@@ -156,7 +156,7 @@ def memory(pid: int, name: str) -> int:
 def metric(site: Site, name: str) -> float:
     with site.connect("port1") as client:
         text = client.ask("GET", "/metrics").body.decode()
-    [line] = [line for line in text.splitlines() if line.startswith(name)]
+    [line] = [line for line in text.splitlines() if line.startswith(f"gripproxy_{name}")]
     return float(line.split()[-1])
 
 
@@ -231,7 +231,7 @@ def test_a_backend_that_takes_nothing_is_dropped(site: Site, silent: Silent) -> 
         assert ended(chat.client)
         assert time.monotonic() - begun >= STALL
         wait_for(lambda: metric(site, 'websockets_stalled_total{side="backend"}') > before, "it is not counted")
-    assert "side=backend" in site.proxy.wait_log("WebSocket stalled, dropped: .* side=backend .*key=ws_stall_timeout")
+    assert "side=backend" in site.proxy.wait_log("WebSocket stalled, dropped: .* side=backend .*see ws_stall_timeout")
 
 
 def test_a_client_that_takes_nothing_is_dropped(site: Site, silent: Silent) -> None:

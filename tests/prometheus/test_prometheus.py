@@ -55,9 +55,7 @@ class Stage:
             "prometheus_pushpin_names=false\n"
             f"[hub]\nstore={folder}/hub.db\nhub_anonymous=all\nprometheus_port=127.0.0.1:{self.hub}\n"
         )
-        (folder / "routes").write_text(
-            f"*,path_beg=/hub/ hub\n*,id=app 127.0.0.1:{self.server.server_address[1]}\n"
-        )
+        (folder / "routes").write_text(f"*,path_beg=/hub/ hub\n*,id=app 127.0.0.1:{self.server.server_address[1]}\n")
         self.service = Service([sys.executable, "-m", "gripproxy", f"--config={folder}/g.conf"])
         self.service.wait_for_port(self.http, self.control, self.metrics, self.hub)
         (folder / "prometheus.yml").write_text(

@@ -73,7 +73,7 @@ class Reliable:
 
     def pids(self, name: str) -> list[int]:
         """The living processes of gripproxy that are called so, ``handler`` or ``worker``."""
-        pids = [int(pid) for pid in re.findall(rf"{name}[ 0-9]* started, process (\d+)", self.service.log)]
+        pids = [int(pid) for pid in re.findall(rf'process started: name="?{name}[ 0-9]*"? pid=(\d+)', self.service.log)]
         return [pid for pid in pids if alive(pid)]
 
     def kill(self, name: str) -> None:

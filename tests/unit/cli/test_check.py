@@ -128,7 +128,7 @@ class TestCheck:
             "  commands: ZeroMQ REP tcp://*:5563",
             "  stats: ZeroMQ PUB ipc://t",
             "  metrics: [::1]:9",
-            "  processes: 1 handler, 3 worker",
+            "  processes: 1 handler, 3 workers",
             "routes: routes",
             "  1: requests for a -> the test handler",
             "  2: requests for any other host -> http://b:1",
@@ -347,7 +347,7 @@ class TestHub:
         assert "  hub: store hub.db, channels begin with hub/" in lines
         assert "  hub: http port 127.0.0.1:7/hub for another GRIP proxy" in lines
         assert "  metrics: 127.0.0.1:9" in lines
-        assert any(line.endswith(" worker") and " 1 hub," in line for line in lines if "processes: " in line)
+        assert any(line.endswith(" workers") and " 1 hub," in line for line in lines if "processes: " in line)
 
     def test_a_store_that_is_still_to_be_made(self, setup: Setup) -> None:
         assert setup.warnings(self.CONF + "store=hub.db", self.ROUTES) == []
