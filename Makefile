@@ -17,7 +17,7 @@ WAITING := -n $(if $(filter auto,$(JOBS)),$(shell echo $$((3 * $$(getconf _NPROC
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install dev run flask django reliable news watch sharded-cache replica two-services work-queues fan-out chat-express chat-python quick cover test unit e2e faults test-slow slow-e2e slow-faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark test-postgresql test-prometheus autobahn autobahn-limits bench bench-smoke bench-hub clean
+.PHONY: help install dev run flask django reliable news watch sharded-cache replica two-services work-queues fan-out chat-express chat-python quick cover test unit e2e faults test-slow slow-e2e slow-faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark test-postgresql test-prometheus test-install packaging autobahn autobahn-limits bench bench-smoke bench-hub clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -171,6 +171,12 @@ format: $(STAMPS)/dev ## let ruff rewrite
 types: $(STAMPS)/dev ## mypy, strict
 	$(BIN)/mypy
 
+packaging: $(STAMPS)/install ## make the manual page and the completion scripts anew (packaging/)
+	$(BIN)/gripproxy man > packaging/man/gripproxy.1
+	$(BIN)/gripproxy completion bash > packaging/completions/gripproxy
+	$(BIN)/gripproxy completion zsh > packaging/completions/_gripproxy
+	$(BIN)/gripproxy completion fish > packaging/completions/gripproxy.fish
+
 changes: $(STAMPS)/dev ## the changelog of the next version (changes/README.md), or write it: make changes RELEASE=0.2.0
 	@$(BIN)/python -m tests.support.changes $(RELEASE)
 
@@ -200,6 +206,10 @@ test-postgresql: $(STAMPS)/dev ## the ingester for PostgreSQL against the real t
 test-prometheus: $(STAMPS)/dev ## metrics, alert rules and the dashboard against the real Prometheus (apt: prometheus)
 	@for tool in prometheus promtool; do command -v $$tool >/dev/null || { echo "make test-prometheus: $$tool not found: apt-get install prometheus" >&2; exit 1; }; done
 	$(BIN)/python -m pytest tests/prometheus $(ARGS)
+
+test-install: $(STAMPS)/dev ## the wheel in a bare environment, its manual page and completions (apt: zsh fish man-db)
+	@for tool in zsh fish man; do command -v $$tool >/dev/null || { echo "make test-install: $$tool not found: apt-get install zsh fish man-db" >&2; exit 1; }; done
+	$(BIN)/python -m pytest tests/install --timeout=600 $(ARGS)
 
 autobahn: $(STAMPS)/dev ## the Autobahn WebSocket suite through gripproxy (needs a Python 2.7; writes docs/autobahn.md)
 	$(BIN)/python -m tests.autobahn.run protocol compression

@@ -1,4 +1,4 @@
-"""The command line: ``python -m spark_stats record``, ``check``, ``report`` and ``stream``."""
+"""The command line: ``gripproxy-stats record``, ``check``, ``report`` and ``stream``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from gripproxy import __version__
 from spark_stats.reports.span import Span, moment
 
 __all__ = ["main"]
+
+SUMMARY = "Records the statistics of gripproxy or Pushpin, and makes reports of them."
 
 EPILOG = "docs/reports.md describes the record and the reports."
 
@@ -39,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m spark_stats", description=__doc__, epilog=EPILOG)
+    parser = argparse.ArgumentParser(prog="gripproxy-stats", description=SUMMARY, epilog=EPILOG)
+    version = f"%(prog)s {__version__}"
+    parser.add_argument("--version", action="version", version=version, help="print the version, and end")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_record(commands.add_parser)
     _add_check(commands.add_parser)
@@ -270,7 +275,7 @@ def _report(given: argparse.Namespace) -> int:
 def _stream(given: argparse.Namespace) -> int:
     if not given.directory.is_dir():
         print(
-            f"{given.directory} is no folder: `python -m spark_stats record … --into {given.directory}` makes one",
+            f"{given.directory} is no folder: `gripproxy-stats record … --into {given.directory}` makes one",
             file=sys.stderr,
         )
         return 2

@@ -21,13 +21,14 @@ from griphub.store import maintenance
 from griphub.store.errors import StoreError, StoreProblem
 from gripproxy.cli.parser import CommandParser
 
-__all__ = ["main"]
+__all__ = ["command_parser", "main"]
 
 PROGRESS: Final = 1.0
 """Seconds until the first report of progress, and between two."""
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command."""
     parser = CommandParser(
         prog="gripproxy hub-store",
         description="Maintenance of the hub's store (docs/hub-store.md).",
@@ -231,7 +232,7 @@ def main(argv: Sequence[str]) -> int:
     Args:
         argv: arguments behind the command's name.
     """
-    options = _parser().parse_args(argv)
+    options = command_parser().parse_args(argv)
     path: pathlib.Path = options.store
     try:
         if options.command not in _MAKES_THE_STORE and not path.is_file():

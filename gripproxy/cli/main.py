@@ -11,8 +11,11 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
+from gripproxy import __version__
+from gripproxy.cli.command_tree import Command, command_of
 from gripproxy.cli.parser import USAGE_ERROR, CommandParser
 from gripproxy.config import Config, ConfigError, Overrides, survey_config
 from gripproxy.config.exposure import exposures, shipped_keys
@@ -22,7 +25,7 @@ from gripproxy.process.listening_sockets import ListenError, for_worker
 from gripproxy.process.log import INFO, access, log
 from gripproxy.process.supervised import Child
 
-__all__ = ["main"]
+__all__ = ["command_tree", "main"]
 
 COMMANDS: Final = {
     "worker": "run one worker by itself, under another supervisor",
@@ -33,7 +36,20 @@ COMMANDS: Final = {
     "check": "check the configuration and the routes, and print what each route does",
     "hub": "run the hub by itself; hub topics, publish, read, …: work with a running one",
     "hub-store": "check, vacuum, back up, restore, export or import the store of the hub",
+    "completion": "print the completion script of a shell",
+    "man": "print the manual page, for man -l -",
 }
+
+MAN_SECTIONS: Final = (
+    (
+        "EXIT STATUS",
+        "0: done, or an ordered end of the service.\n\n1: a failure while running, or warnings of check.\n\n"
+        "2: a command line or configuration that cannot be used, named in one line.\n\n130: ended by Ctrl-C.",
+    ),
+    ("FILES", "gripproxy.conf and routes: see docs/configuration.md and docs/routes.md of the distribution."),
+    ("SIGNALS", "SIGTERM, SIGINT: an ordered end.\n\nSIGHUP: log and routes are opened again.\n\nSIGUSR2: reload."),
+)
+"""Sections of the manual page beside those that the parsers give."""
 
 PIPE_CLOSED: Final = 141
 """Exit status when the reader of the output has closed it: that of a program which SIGPIPE ends, as a shell sees it."""
@@ -132,6 +148,10 @@ def _main_parser() -> argparse.ArgumentParser:
 
 def _command_parser(command: str) -> argparse.ArgumentParser:
     parser = CommandParser(prog=f"gripproxy {command}", description=f"gripproxy {command}: {COMMANDS[command]}.")
+    if command == "completion":
+        parser.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help="bash, zsh or fish")
+    if command not in _USED:
+        return parser
     _options(parser, command)
     if command == "worker":
         parser.add_argument(
@@ -340,6 +360,36 @@ def _hub_command(options: argparse.Namespace) -> int:
     return run_hub_command(options)
 
 
+def command_tree() -> Command:
+    """Return all commands with their options, as the parsers have them."""
+    from gripproxy.cli import hub_store, publish
+
+    parsers = {
+        "publish": publish.command_parser,
+        "hub-store": hub_store.command_parser,
+    }
+    below = {
+        name: command_of(name, parsers[name]() if name in parsers else _command_parser(name), f"{summary}.")
+        for name, summary in COMMANDS.items()
+    }
+    parser = _main_parser()
+    return replace(command_of("gripproxy", parser, below=below), epilog="")
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from gripproxy.cli.completion import SHELLS
+
+    print(SHELLS[options.shell](command_tree()), end="")
+    return 0
+
+
+def _man(_: argparse.Namespace) -> int:
+    from gripproxy.cli.man_page import man_page
+
+    print(man_page(command_tree(), __version__, MAN_SECTIONS), end="")
+    return 0
+
+
 def _finish_output() -> None:
     """Flush the standard output; its reader may have closed it early."""
     try:
@@ -362,6 +412,8 @@ _ENTRIES: Final[dict[str | None, Callable[[argparse.Namespace], int]]] = {
     ),
     "top": _top,
     "check": _check,
+    "completion": _completion,
+    "man": _man,
 }
 """Entry point of each command with these options, which returns the exit status; None: no command."""
 

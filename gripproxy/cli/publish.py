@@ -23,7 +23,7 @@ from gripproxy.grip.item import ItemError, fault_of
 from gripproxy.grip.item_json import parse_json
 from gripproxy.grip.response import FINAL_MAX, FINAL_MIN
 
-__all__ = ["Progress", "build_item", "main", "read_item", "read_lines"]
+__all__ = ["Progress", "build_item", "command_parser", "main", "read_item", "read_lines"]
 
 DEFAULT_SPEC: Final = "http://localhost:5561"
 
@@ -40,7 +40,8 @@ LONG: Final = 10.0
 """Seconds until the first progress line, and between two, without a terminal."""
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command."""
     parser = CommandParser(
         prog="gripproxy publish",
         version_flags=("-V", "--version"),
@@ -365,7 +366,7 @@ def _publish_file(options: argparse.Namespace, sender: Sender, clock: Callable[[
 
 def main(argv: Sequence[str]) -> int:
     """Return the exit status of ``gripproxy publish`` with the arguments ``argv`` (0, 1; 2 for wrong usage)."""
-    parser = _parser()
+    parser = command_parser()
     options = parser.parse_args(_spread(argv))
     if options.file is not None and options.content is not None:
         parser.error("--file and CONTENT exclude each other")

@@ -140,7 +140,7 @@ def inventory(root: pathlib.Path, span: Span) -> Inventory:
 def _without(root: pathlib.Path, span: Span) -> str:
     days = sorted(path.name.removeprefix("date=") for path in root.glob("date=*") if any(path.glob("type=*/*")))
     if not days:
-        return f"{root} has no record: `python -m spark_stats record … --into {root}` makes one"
+        return f"{root} has no record: `gripproxy-stats record … --into {root}` makes one"
     return f"nothing is recorded from {span}; the record in {root} has the days {days[0]} to {days[-1]}"
 
 

@@ -336,4 +336,4 @@ def test_without_a_record_there_is_a_plain_message(
     command = [sys.executable, "-m", "spark_stats", "stream", str(tmp_path / "nowhere"), "--into", str(tmp_path)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 2
-    assert "nowhere is no folder: `python -m spark_stats record" in ended.stderr
+    assert "nowhere is no folder: `gripproxy-stats record" in ended.stderr

@@ -35,9 +35,9 @@ def parser_of(command: str | None) -> argparse.ArgumentParser:
         case None:
             return main._main_parser()
         case "publish":
-            return publish._parser()
+            return publish.command_parser()
         case "hub-store":
-            return hub_store._parser()
+            return hub_store.command_parser()
         case _:
             return main._command_parser(command)
 
