@@ -7,6 +7,7 @@ that it is the last process that fails.
 from __future__ import annotations
 
 import contextlib
+import errno
 import selectors
 import signal
 import sys
@@ -116,6 +117,8 @@ class Runner:
             try:
                 self._admin.open(path)
             except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    return self._refuse_second(path)
                 log.warning(
                     "administration socket not opened",
                     "gripproxy reload cannot reach this process",
@@ -134,6 +137,14 @@ class Runner:
             # One more request to stop has been obeyed already: the default action would only change the exit status.
             self._signals.close(() if self._shutdown is None else (signal.SIGTERM, signal.SIGINT))
             self._selector.close()
+
+    def _refuse_second(self, path: str) -> int:
+        """Return the exit status for a service whose runtime files are those of another one that runs."""
+        way_out = "set another rundir or ipc_prefix in [global], or start this one with --id N"
+        log.error("another gripproxy has these runtime files", way_out, path=path)
+        if self.config.log_file is not None:
+            print(f"gripproxy: another gripproxy has these runtime files: {path}; {way_out}", file=sys.stderr)
+        return CONFIG_STATUS
 
     def turn(self) -> bool:
         """Return whether everything has ended, after all steps that are due and the next event."""

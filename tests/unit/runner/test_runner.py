@@ -6,6 +6,7 @@ import dataclasses
 import os
 import pathlib
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -192,6 +193,17 @@ class TestStart:
         assert any("process not started: name=handler reason=" in line for line in lines)
         assert "process ended: name=handler in_seconds=0.01; it is started again" in lines
         assert any(line.startswith('giving up: name=handler reason="2 starts failed within 30 s"') for line in lines)
+
+    def test_a_second_service_on_the_files_of_another_is_refused(
+        self, bench: Bench, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(admin_socket_path(bench.config))
+            other.listen()
+            assert bench.run(lambda runner: iter([lambda: False])) == 2
+        assert "another gripproxy has these runtime files" in capsys.readouterr().err
+        assert not any("process started" in line for line in bench.lines())
+        assert "set another rundir or ipc_prefix" in bench.lines()[-1]
 
     def test_without_a_rundir_there_is_no_admin_socket(self, bench: Bench) -> None:
         (bench.folder / "run").rmdir()

@@ -74,7 +74,7 @@ def test_of_events_before_and_after_nothing_is_told(tmp_path: pathlib.Path) -> N
 
 
 def test_a_range_without_events_is_said_so(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(NoData, match=r"has no record: .*spark_stats record"):
+    with pytest.raises(NoData, match=r"has no record: .*gripproxy-stats record"):
         inventory(tmp_path, SPAN)
     segment(tmp_path, "sub", "1", [{"seq": 1, "received_at": AT - SECOND}, {"seq": 2, "received_at": AT + HOUR}])
     # The hour that is read to know what was there does not count.
