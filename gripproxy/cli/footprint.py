@@ -126,7 +126,7 @@ def _worker(config: Config) -> Footprint:
             Term("connections", "clients * 16 KiB", clients * CONNECTION),
             Term(
                 "TLS",
-                "clients * 32 KiB, nothing without `https_ports`",
+                "clients * 48 KiB, nothing without `https_ports`",
                 clients * TLS if runner.https_ports else 0,
             ),
             Term("heads", "clients * 2 * `client_buffer_size`", clients * 2 * runner.client_buffer_size),

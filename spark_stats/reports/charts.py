@@ -26,6 +26,14 @@ MOST_CHANNELS: Final = 25
 
 _COLOURS: Final = ("#1f5fa8", "#d9730d", "#2e8b57", "#b03060", "#6a5acd", "#8b6914", "#008b8b", "#696969")
 
+_SEE_THROUGH: Final[dict[str, Any]] = {
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "xaxis_gridcolor": "rgba(128,128,128,0.25)",
+    "yaxis_gridcolor": "rgba(128,128,128,0.25)",
+}
+"""Colours with which a chart is legible on light and on dark paper."""
+
 Row = dict[str, Any]
 
 
@@ -151,7 +159,10 @@ def _figure(tables: Tables, title: str, unknown: str, log: bool = False) -> go.F
         height=320,
         margin={"l": 70, "r": 20, "t": 10, "b": 40},
         template="plotly_white",
+        **_SEE_THROUGH,
         hovermode="x unified",
+        # Also of a single line: its name says what it is.
+        showlegend=True,
         legend={"orientation": "h", "y": 1.12},
         yaxis={"title": title, "type": "log" if log else "linear", **({} if log else {"rangemode": "tozero"})},
         xaxis={"range": [tables.span.since, tables.span.until]},
@@ -341,6 +352,7 @@ def _channels(tables: Tables) -> Chart:
     figure = go.Figure()
     figure.update_layout(
         height=80 + 22 * len(rows), margin={"l": 220, "r": 20, "t": 10, "b": 40}, template="plotly_white",
+        **_SEE_THROUGH,
         xaxis={"title": "deliveries"}, yaxis={"type": "category"}, colorway=_COLOURS,
     )  # fmt: skip
     if rows:

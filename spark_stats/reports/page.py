@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import html
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -22,18 +23,58 @@ MOST_ROWS: Final = 200
 """Rows of a table on the page; the files have all."""
 
 _STYLE: Final = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; margin: 0 auto; max-width: 1100px; padding: 1.5em; }
-h1 { font-size: 1.6em; margin: 0; } h2 { font-size: 1.15em; margin: 2em 0 0; }
-p { margin: .3em 0 .8em; color: #555; max-width: 75ch; }
+:root { color-scheme: light dark; --ink: #222; --soft: #555; --paper: #fff; --tile: #f4f6f9; --rule: #ddd;
+  --note: #fff4d6; --link: #1f5fa8; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e6e6; --soft: #a8a8a8; --paper: #16181c; --tile: #22262d; --rule: #3a3f47; --note: #4a3d12;
+    --link: #8ab4e8; }
+}
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
+  max-width: 1100px; padding: 1.5em; }
+a { color: var(--link); }
+h1 { font-size: 1.6em; margin: 0; overflow-wrap: anywhere; } h2 { font-size: 1.15em; margin: 2em 0 0; }
+p { margin: .3em 0 .8em; color: var(--soft); max-width: 75ch; }
+nav ul { columns: 16em; list-style: none; margin: 1em 0; padding: 0; font-size: .95em; }
 dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 1em; margin: 1.5em 0; }
-dl div { background: #f4f6f9; border-radius: 6px; padding: .7em 1em; }
-dt { color: #555; font-size: .85em; } dd { margin: 0; font-size: 1.5em; font-weight: 600; }
+dl div { background: var(--tile); border-radius: 6px; padding: .7em 1em; }
+dt { color: var(--soft); font-size: .85em; } dd { margin: 0; font-size: 1.5em; font-weight: 600; }
+.wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9em; width: 100%; }
-th, td { text-align: left; padding: .25em .8em .25em 0; border-bottom: 1px solid #ddd; vertical-align: top; }
+th, td { text-align: left; padding: .25em .8em .25em 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
 td.number, th.number { text-align: right; }
-.unknown { background: #fff4d6; border-radius: 6px; padding: .7em 1em; color: #222; }
-footer { margin-top: 3em; font-size: .85em; color: #777; }
+.unknown { background: var(--note); border-radius: 6px; padding: .7em 1em; color: var(--ink); }
+footer { margin-top: 3em; font-size: .85em; color: var(--soft); overflow-wrap: anywhere; }
+@media (max-width: 600px) { body { padding: .8em; } }
+@media print {
+  :root { --ink: #000; --soft: #333; --paper: #fff; --tile: #fff; --note: #fff; }
+  body { max-width: none; padding: 0; } nav { display: none; } section { break-inside: avoid; }
+  dl div, .unknown { border: 1px solid #999; }
+}
 """
+
+_SCRIPT: Final = """
+const charts = () => [...document.querySelectorAll('.plotly-graph-div')];
+const dark = matchMedia('(prefers-color-scheme: dark)');
+const printing = matchMedia('print');
+function paint() {
+  const ink = dark.matches && !printing.matches ? '#d0d0d0' : '#333333';
+  const narrow = document.body.clientWidth < 600;
+  for (const chart of charts()) {
+    const many = chart.data.length > 1;
+    Plotly.relayout(chart, {'font.color': ink, 'legend.y': narrow && many ? -0.2 : 1.12,
+      'legend.yanchor': narrow && many ? 'top' : 'auto',
+      'margin.l': chart.id === 'chart-channels' ? (narrow ? 110 : 220) : (narrow ? 48 : 70)});
+  }
+}
+addEventListener('load', paint);
+dark.addEventListener('change', paint);
+printing.addEventListener('change', paint);
+addEventListener('resize', paint);
+"""
+"""Colours and margins of the charts follow the page: plotly draws them once, whatever the reader's settings."""
+
+
+_HEADING: Final = re.compile(r'<section id="(?P<id>[^"]+)"><h2>(?P<heading>.*?)</h2>')
 
 
 def write(into: pathlib.Path, made: Made) -> pathlib.Path:
@@ -48,6 +89,7 @@ def write(into: pathlib.Path, made: Made) -> pathlib.Path:
     """
     tables = Tables(into, made.span)
     drawn = charts(tables)
+    sections = [*[_section(chart) for chart in drawn], _idle(tables), _gaps(tables), _present(tables, into)]
     # Labels come from clients and backends: nothing of them may be taken for HTML.
     body = "\n".join(
         [
@@ -56,10 +98,8 @@ def write(into: pathlib.Path, made: Made) -> pathlib.Path:
             "that nothing happened. Light grey: something is missing. Drag to zoom, double-click to zoom out.</p>",
             _tiles(tables),
             _unknown(tables),
-            *[_section(chart) for chart in drawn],
-            _idle(tables),
-            _gaps(tables),
-            _present(tables, into),
+            _contents(sections),
+            *sections,
             f"<footer>{made.events:,} events in the segments read. The tables are beside this file, as "
             f"Parquet and CSV: "
             f"{', '.join(made.rows)}.</footer>",
@@ -71,7 +111,7 @@ def write(into: pathlib.Path, made: Made) -> pathlib.Path:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><link rel="icon" href="data:,">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>gripproxy: {made.span}</title><style>{_STYLE}</style>"
-        f"<script>{get_plotlyjs()}</script></head>\n<body>\n{body}\n</body></html>\n",
+        f"<script>{get_plotlyjs()}</script><script>{_SCRIPT}</script></head>\n<body>\n{body}\n</body></html>\n",
         encoding="utf-8",
     )
     unfinished.replace(path)
@@ -83,12 +123,19 @@ def _section(chart: Chart) -> str:
         full_html=False,
         include_plotlyjs=False,
         div_id=f"chart-{chart.name}",
-        config={"displaylogo": False, "responsive": True},
+        config={"displayModeBar": False, "responsive": True},
     )
     return (
         f'<section id="{chart.name}"><h2>{html.escape(chart.heading)}</h2>'
         f"<p>{html.escape(chart.text)} Table: <code>{chart.table}</code>.</p>{drawing}</section>"
     )
+
+
+def _contents(sections: Sequence[str]) -> str:
+    """Return a list of links to the sections."""
+    names = [found for section in sections if (found := _HEADING.match(section))]
+    links = "".join(f'<li><a href="#{found["id"]}">{found["heading"]}</a></li>' for found in names)
+    return f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
 
 
 def _tiles(tables: Tables) -> str:
@@ -172,7 +219,7 @@ def _listed(name: str, heading: str, text: str, heads: Sequence[str], rows: Sequ
     lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:MOST_ROWS])
     return (
         f'<section id="{name}"><h2>{heading}</h2><p>{text}{more}</p>'
-        f"<table><thead><tr>{first}</tr></thead><tbody>{lines}</tbody></table></section>"
+        f'<div class="wide"><table><thead><tr>{first}</tr></thead><tbody>{lines}</tbody></table></div></section>'
     )
 
 

@@ -92,3 +92,68 @@ def test_names_of_channels_are_no_html(browser: Browser, reported: Reported, tmp
     assert opened.page.locator("img").count() == 0
     assert opened.page.locator(f'text="{EVIL}channel-0"').count() >= 1
     opened.page.context.close()
+
+
+def open_at(browser: Browser, path: pathlib.Path, width: int, scheme: str = "light") -> Page:
+    """Return the page in a window of a width, with the reader's colour scheme."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900},
+        offline=True,
+        color_scheme="dark" if scheme == "dark" else "light",
+    )
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_function(
+        "document.querySelectorAll('.js-plotly-plot .main-svg').length"
+        " >= document.querySelectorAll('.plotly-graph-div').length"
+    )
+    return page
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_it_fits_its_window(browser: Browser, reported: Reported, width: int) -> None:
+    page = open_at(browser, pages.write(reported.into, reported.made), width)
+    # Wide tables scroll by themselves; the page does not.
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    if folder := os.environ.get("SCREENSHOTS"):
+        page.screenshot(path=f"{folder}/report-{width}.png", full_page=True)
+    page.context.close()
+
+
+def test_each_chart_has_a_legend_and_no_toolbar(browser: Browser, reported: Reported) -> None:
+    page = open_at(browser, pages.write(reported.into, reported.made), 1400)
+    for chart in page.locator(".js-plotly-plot").all():
+        name = chart.get_attribute("id")
+        chart.hover()
+        assert chart.locator(".modebar-btn").count() == 0, name
+        if name != "chart-channels":
+            assert chart.locator(".legend .traces").count() >= 1, name
+    page.context.close()
+
+
+def test_the_contents_lead_to_all_sections(browser: Browser, reported: Reported) -> None:
+    page = open_at(browser, pages.write(reported.into, reported.made), 1400)
+    links = page.locator("nav a").all()
+    sections = page.locator("section").all()
+    assert [link.get_attribute("href") for link in links] == [f"#{section.get_attribute('id')}" for section in sections]
+    assert [link.inner_text() for link in links] == page.locator("section h2").all_inner_texts()
+    page.context.close()
+
+
+def test_colours_follow_the_reader_and_the_printer(browser: Browser, reported: Reported) -> None:
+    path = pages.write(reported.into, reported.made)
+    shades = {}
+    for scheme in ("light", "dark"):
+        page = open_at(browser, path, 1400, scheme)
+        page.wait_for_function("document.querySelector('.plotly-graph-div').layout.font !== undefined")
+        shades[scheme] = (
+            page.evaluate("getComputedStyle(document.body).backgroundColor"),
+            page.evaluate("document.querySelector('.plotly-graph-div').layout.font.color"),
+        )
+        if folder := os.environ.get("SCREENSHOTS"):
+            page.screenshot(path=f"{folder}/report-{scheme}.png")
+        page.emulate_media(media="print")
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert not page.locator("nav").is_visible()
+        page.context.close()
+    assert shades == {"light": ("rgb(255, 255, 255)", "#333333"), "dark": ("rgb(22, 24, 28)", "#d0d0d0")}
