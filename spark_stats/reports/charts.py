@@ -161,7 +161,7 @@ def _figure(tables: Tables, title: str, unknown: str, log: bool = False) -> go.F
         template="plotly_white",
         **_SEE_THROUGH,
         hovermode="x unified",
-        # Also of a single line: its name says what it is.
+        # Of a single line too, which the heading alone does not name.
         showlegend=True,
         legend={"orientation": "h", "y": 1.12},
         yaxis={"title": title, "type": "log" if log else "linear", **({} if log else {"rangemode": "tozero"})},

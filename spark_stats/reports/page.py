@@ -71,7 +71,7 @@ dark.addEventListener('change', paint);
 printing.addEventListener('change', paint);
 addEventListener('resize', paint);
 """
-"""Colours and margins of the charts follow the page: plotly draws them once, whatever the reader's settings."""
+"""Gives the charts the colours and margins of the page, which plotly does not know."""
 
 
 _HEADING: Final = re.compile(r'<section id="(?P<id>[^"]+)"><h2>(?P<heading>.*?)</h2>')
