@@ -15,7 +15,7 @@ from typing import Any, Final
 from gripproxy.live.channel import MAX_CHANNELS, MODES, TRANSPORTS, Channels
 from gripproxy.live.event import MAX_NAME, Malformed, flag, name, number, read, word
 from gripproxy.live.instance import FOREVER, Instance, Subscription
-from gripproxy.live.snapshot import EndpointRow, EventRow, Figure, InstanceRow, Outcome, RouteRow, Snapshot
+from gripproxy.live.snapshot import EndpointRow, EventRow, Figure, InstanceRow, LogRow, Outcome, RouteRow, Snapshot
 
 __all__ = ["MAX_EVENTS", "MAX_INSTANCES", "MAX_PRESENT", "SETTLING", "SILENCE", "LiveModel"]
 
@@ -23,6 +23,9 @@ MAX_INSTANCES: Final = 100
 """Greatest number of instances; for a new one the instance that was silent longest is dropped with all it has."""
 MAX_PRESENT: Final = 200_000
 """Greatest number of connections, and of subscriptions, over all instances; further ones are not counted."""
+MAX_LOGGED: Final = 20
+"""Greatest number of warnings and errors of the log that are kept: the last ones."""
+
 MAX_EVENTS: Final = 300
 """Number of last events kept."""
 MAX_TEXT: Final = 300
@@ -125,6 +128,7 @@ class LiveModel:
         self._missed = 0
         """Missed events of instances that were dropped."""
         self._events: deque[tuple[float, str, str, Mapping[str, Any]]] = deque(maxlen=MAX_EVENTS)
+        self._logged: deque[tuple[float, str, str, str, str]] = deque(maxlen=MAX_LOGGED)
         self._requests_history: deque[float] = deque(maxlen=HISTORY)
         self._deliveries_history: deque[float] = deque(maxlen=HISTORY)
         self._take: dict[str, Callable[[Instance, Mapping[str, Any], float], None]] = {
@@ -136,6 +140,7 @@ class LiveModel:
             "report": self._report,
             "delivery": self._delivery,
             "recovery": self._recovery,
+            "log": self._log,
         }
 
     # --- sockets
@@ -311,6 +316,10 @@ class LiveModel:
             if key in known or (len(known) < MAX_OUTCOMES and len(key) <= MAX_NAME):
                 known[key] = total + count, count, now if count else at
 
+    def _log(self, instance: Instance, fields: Mapping[str, Any], now: float) -> None:
+        process, level, text = (name(fields, key) for key in ("process", "level", "text"))
+        self._logged.append((now, instance.source, process, level, text))
+
     # --- snapshots
 
     def snapshot(self, now: float) -> Snapshot:
@@ -346,6 +355,7 @@ class LiveModel:
             instances=[_instance_row(instance, now, seconds) for instance in instances],
             channels=channels,
             events=self._event_rows(now),
+            logged=[LogRow(now - at, *rest) for at, *rest in reversed(self._logged)],
             http=kinds["http"],
             ws=kinds["ws"],
             tls=sum(instance.tls for instance in instances),

@@ -12,6 +12,7 @@ __all__ = [
     "EventRow",
     "Figure",
     "InstanceRow",
+    "LogRow",
     "Outcome",
     "RouteRow",
     "Snapshot",
@@ -121,6 +122,16 @@ class EventRow(NamedTuple):
     text: str
 
 
+class LogRow(NamedTuple):
+    """A warning or an error of the log: seconds since its arrival, its instance, process, level and text."""
+
+    age: float
+    instance: str
+    process: str
+    level: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """All figures. ``seconds``: interval of the rates; ``elapsed``: seconds since the start of the view."""
@@ -133,6 +144,9 @@ class Snapshot:
     channels: Sequence[ChannelRow]
     events: Sequence[EventRow]
     """The last events, the newest first."""
+
+    logged: Sequence[LogRow]
+    """The last warnings and errors of the log, the newest first."""
 
     http: int
     """Open connections: HTTP requests, WebSockets, and those of both with TLS."""

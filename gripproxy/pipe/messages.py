@@ -8,7 +8,8 @@ Worker to handler::
     (COUNT, channel, mode, n)           sessions of the channel in this worker, at most every 100 ms
     (CONFLICT, channel, id, prev_id)    a backend that was asked for the item ``id`` insists on ``prev_id``
     (STATS, {...}, {...})               counter deltas, and values that can also fall, by name; among the deltas
-                                        ``recovery`` and ``responses`` are lists: see WorkerStats.by_route
+                                        ``recovery`` and ``responses`` are lists: see WorkerStats.by_route;
+                                        ``log`` is one of (process, level, event, text): warnings and errors
     (ANSWER, request, value)            to a COMMAND
     (RETIRING, process)                 the worker takes no new clients; another of its number serves
     (FIGURES, route, now, peak, ...)    counts of a route id since the last: gripproxy.grip.stats_format.FIGURES

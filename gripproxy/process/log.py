@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from gripproxy.process.log_event import escape, json_of, text_of
+from gripproxy.process.log_reports import LogReports
 
 if TYPE_CHECKING:
     import asyncio
@@ -73,13 +74,18 @@ class Log:
         self.level: int = INFO
         self.dropped: int = 0
         """Lines that could not be written since the last one that could."""
+        self.lost: int = 0
+        """Lines that could not be written since the start."""
+        self.reports = LogReports()
+        """Warnings and errors so far."""
         self._file: str | None = None
         self._fd = 1
         self._regular = False
         self._poll: select.poll | None = None
         self.json = False
         """True if a line is an object of JSON."""
-        self._process = ""
+        self.process = ""
+        """Name of this process in the lines."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scheduled = False
         self._lines: deque[bytes] = deque()
@@ -117,7 +123,7 @@ class Log:
         self.level = level
         self.json = json
         self._second = self._milli = -1  # the cached time stamp may have the other form
-        self._process = process
+        self.process = process
         if libraries:
             _route_standard_logging(self)
         if not self._registered:
@@ -126,7 +132,7 @@ class Log:
 
     def rename(self, process: str) -> None:
         """Show another name for this process in the lines from now on."""
-        self._process = process
+        self.process = process
         self._milli = -1
 
     def attach(self, loop: asyncio.AbstractEventLoop | None) -> None:
@@ -233,6 +239,8 @@ class Log:
             trace: traceback to be appended.
             fields: values by name.
         """
+        if level <= WARNING:
+            self.reports.note(JSON_LEVELS[level], event, text_of(event, fields, sentence))
         self._add(self._line(level, event, sentence, trace, fields), level <= WARNING)
 
     def printable(self, text: bytes) -> None:
@@ -253,6 +261,7 @@ class Log:
         lines = self._lines
         if len(lines) >= MAX_PENDING:
             self.dropped += 1
+            self.lost += 1
         else:
             lines.append(line)
         if at_once or self._loop is None:
@@ -275,7 +284,7 @@ class Log:
         return f"{self._stamp}.{milli % 1000:03d}"
 
     def _beginning(self, level: int, milli: int) -> str:
-        return f"[{TAGS[level]}] {self._stamped(milli)} [{self._process}] "
+        return f"[{TAGS[level]}] {self._stamped(milli)} [{self.process}] "
 
     def _line(self, level: int, event: str, sentence: str, trace: str | None, fields: Mapping[str, object]) -> bytes:
         milli = int(time.time() * 1000)
@@ -284,7 +293,7 @@ class Log:
         start = {
             "time": self._stamped(milli) + time.strftime("%z"),
             "level": JSON_LEVELS[level],
-            "process": self._process,
+            "process": self.process,
             "event": event,
         }
         return json_of(start, fields, sentence, trace, MAX_WRITE - 1) + b"\n"
@@ -318,7 +327,9 @@ class Log:
                 break
             except OSError:
                 # Disk full, or the reader of our standard output is gone: there is nowhere left to report it.
-                self.dropped += len(lines) + chunk.count(b"\n")
+                failed = len(lines) + chunk.count(b"\n")
+                self.dropped += failed
+                self.lost += failed
                 lines.clear()
         if lines and self._loop is not None and not self._scheduled:
             self._scheduled = True

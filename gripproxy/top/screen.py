@@ -48,6 +48,12 @@ class _Column(NamedTuple):
     screen: int = 0
 
 
+LOGGED_AGE: Final = 60.0
+"""Seconds for which a warning or an error of the log is shown."""
+
+LOGGED_MAX: Final = 6
+"""Lines of warnings at most."""
+
 MEANINGS: Final[dict[str, str]] = {
     "gaps": "times a session missed something",
     "recoveries": "times a backend was asked for that, or after quiet",
@@ -326,7 +332,7 @@ def _drops(snapshot: Snapshot) -> tuple[str, Any, Any]:
 
 
 def _warnings(snapshot: Snapshot) -> list[Text]:
-    """Return a line for each reason why figures are not exact."""
+    """Return a line for each reason why figures are not exact, and for the last warnings and errors of the log."""
     found = []
     if snapshot.malformed:
         messages = "message" if snapshot.malformed == 1 else "messages"
@@ -341,7 +347,12 @@ def _warnings(snapshot: Snapshot) -> list[Text]:
         found.append("there is more than is kept in mind: figures with ≥ are too low")
     if snapshot.settling > 0:
         found.append(f"what was there before is told within {age(snapshot.settling)}; connections count as new then")
-    return [Text(f" ! {text}", style="yellow") for text in found]
+    lines = [Text(f" ! {text}", style="yellow") for text in found]
+    for row in snapshot.logged:
+        if row.age < LOGGED_AGE and len(lines) < LOGGED_MAX:
+            style = "red" if row.level == "error" else "yellow"
+            lines.append(Text(f" ! {row.process}: {shown(row.text)} ({age(row.age)} ago)", style=style))
+    return lines
 
 
 def _table(table: str, rows: Sequence[Row], sort: str, width: int = 0) -> Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gripproxy.backend.descriptor_shortage import DescriptorShortage
 from gripproxy.backend.link_fetcher import LinkFetcher
 from gripproxy.client.acceptor import Acceptor
@@ -9,6 +11,7 @@ from gripproxy.client.context import ClientContext
 from gripproxy.delivery.fanout import Fanout
 from gripproxy.delivery.rate_limiter import DeliveryRateLimiter
 from gripproxy.pipe import RESPONSE, STATS, STREAM
+from gripproxy.process.log import access, log
 from gripproxy.worker.handler_link import HandlerLink
 
 __all__ = ["Totals"]
@@ -67,7 +70,7 @@ class Totals:
         gauges = self.gauges()
         if self._link.connected and (deltas or gauges != self._gauges):
             self._reported, self._gauges = totals, gauges
-            self._link.send((STATS, deltas | self._context.stats.by_route(), gauges))
+            self._link.send((STATS, deltas | self._context.stats.by_route() | self._log_reports(), gauges))
 
     def totals(self) -> dict[str, int]:
         """Return counters since the process began, by the name under which the handler adds them up."""
@@ -90,12 +93,20 @@ class Totals:
         totals["questions"] = stats.questions
         totals["gaps"] = stats.gaps
         totals["recoveries"] = stats.recoveries
+        totals |= {f"log-{level}-{event}": count for (level, event), count in log.reports.counts.items()}
+        totals["log-lines-lost"] = log.lost + access.lost
         totals |= stats.latencies.totals("backend")
         totals |= stats.deliveries.totals("delivery")
         for kind, count in context.outages.counts.items():
             if count:
                 totals[f"backend-failed-{kind}"] = count
         return totals
+
+    @staticmethod
+    def _log_reports() -> dict[str, Any]:
+        """Return the warnings and errors since the last call, reported beside the totals; nothing without any."""
+        reports = log.reports.take()
+        return {"log": [(log.process, *report) for report in reports]} if reports else {}
 
     def gauges(self) -> dict[str, int]:
         """Return gauges by name, without zeros. The lag is the longest of the event loop since the last call, in ms."""

@@ -282,6 +282,7 @@ class Dispatcher:
             self.counters.add(deltas)
             self.stats.recovered(deltas.get("recovery", ()))
             self.stats.responded(deltas.get("responses", ()))
+            self.stats.logged(deltas.get("log", ()))
             self.gauges[worker] = dict(gauges)
         elif kind == pipe.FIGURES:
             self.stats.figures(worker, message, now)

@@ -32,8 +32,9 @@ SETTLE: Final = 0.9
 SLICE: Final = 1000
 """Events sent in a turn of the loop when there are many: a few milliseconds."""
 
-KINDS: Final = ("conn", "sub", "message", "activity", "counts", "report", "delivery", "recovery")
-"""Types of events. The last two are extensions: outcomes of deliveries, and recoveries of sessions."""
+KINDS: Final = ("conn", "sub", "message", "activity", "counts", "report", "delivery", "recovery", "log")
+"""Types of events. The last three are extensions: outcomes of deliveries, recoveries of sessions, and warnings and
+errors of the log."""
 
 MODES: Final = {RESPONSE: b"response", STREAM: b"stream", SOCKET: b"ws"}
 TRANSPORTS: Final = {RESPONSE: b"http-response", STREAM: b"http-stream", SOCKET: b"ws-message"}
@@ -377,6 +378,20 @@ class StatsAggregator(Generic[W]):
                     route = OTHERS
                 known = self.responses.setdefault(route, {})
             known[kind, reason] = known.get((kind, reason), 0) + count
+
+    def logged(self, reports: Iterable[tuple[str, str, str, str]]) -> None:
+        """Send the event ``log`` for warnings and errors of processes.
+
+        Args:
+            reports: name of the process, level, name of the event, and text of each.
+
+        Raises:
+            ValueError: a report has the wrong shape.
+        """
+        for process, level, event, text in reports:
+            if "log" in self.wanted:
+                fields: Fields = {**self._fields(), "process": process.encode(), "level": level.encode()}
+                self._emit("log", fields | {"event": event.encode(), "text": text.encode("utf-8", "replace")})
 
     # --- subscriptions
 

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from gripproxy.grip.stats_format import FAILURES, LATENCIES
+from gripproxy.process.log import log
 from gripproxy.process.process_metrics import build_info, process_metrics
 
 from .aggregator import StatsAggregator
@@ -135,6 +136,7 @@ class Metrics:
         yield self._histogram(
             "backend_response_seconds", "Time from a request to the head of the backend's response", "backend"
         )
+        yield from self._log()
         yield from self._processes()
         yield build_info()
         pids = [(f"worker {number}", pid) for number, pid in self._workers.pids()]
@@ -268,6 +270,22 @@ class Metrics:
         return HistogramMetricFamily(
             PREFIX + name, text, buckets=buckets, sum_value=workers.get(f"{totals}-us", 0) / 1_000_000
         )
+
+    def _log(self) -> Iterator[Metric]:
+        text = "Warnings and errors of the log, by the name of the event"
+        family = CounterMetricFamily(PREFIX + "log_events", text, labels=["process", "level", "event"])
+        workers = self._totals.counters.workers
+        for name, count in workers.items():
+            for level in ("error", "warning"):
+                if name.startswith(start := f"log-{level}-"):
+                    family.add_metric(["worker", level, name.removeprefix(start)], count)
+        for (level, event), count in log.reports.counts.items():
+            family.add_metric(["handler", level, event], count)
+        yield family
+        lost = CounterMetricFamily(PREFIX + "log_lines_lost", "Lines of the log not written", labels=["process"])
+        lost.add_metric(["worker"], workers.get("log-lines-lost", 0))
+        lost.add_metric(["handler"], log.lost)
+        yield lost
 
     def _processes(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(

@@ -193,6 +193,7 @@ class StatsFeed:
         self._timer = self._loop.call_later(BEAT, self._beat)
         now = self._loop.time()
         self._stats.beat(now)
+        self._stats.logged([(log.process, *report) for report in log.reports.take()])
         interval = self._stats.settings.report_interval
         if interval and now >= self._report_at:
             self._report_at = max(self._report_at + interval, now)

@@ -18,7 +18,7 @@ from tests.support.sockets import Talk
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "level", -1)
-    monkeypatch.setattr(log, "_process", log._process)
+    monkeypatch.setattr(log, "process", log.process)
 
 
 @pytest.fixture

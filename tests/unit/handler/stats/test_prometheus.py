@@ -12,6 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from gripproxy import __version__, pipe
 from gripproxy.grip.item import Item, StreamFormat
 from gripproxy.grip.stats_format import FIGURES, LATENCIES
+from gripproxy.process.log import log
+from gripproxy.process.log_reports import LogReports
 from gripproxy.top.screen import MEANINGS
 from handler.dispatch.dispatcher import Dispatcher
 from handler.stats.aggregator import RESPONSE_ROUTES_MAX
@@ -247,3 +249,15 @@ def test_pushpins_names_may_be_left_out() -> None:
 
 def test_without_a_prefix() -> None:
     assert b"\nrequest_received 0\n" in House("").metrics.text()
+
+
+def test_warnings_and_errors_of_the_log(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "reports", LogReports())
+    log.reports.note("warning", "item skipped", "item skipped: way=PULL")
+    house.told({"log-warning-backend failed": 3, "log-error-certificate not usable": 1, "log-lines-lost": 7})
+    samples = house.samples()
+    start = "gripproxy_log_events_total{event="
+    assert samples[f"{start}backend failed,level=warning,process=worker}}"] == 3
+    assert samples[f"{start}certificate not usable,level=error,process=worker}}"] == 1
+    assert samples[f"{start}item skipped,level=warning,process=handler}}"] == 1
+    assert samples["gripproxy_log_lines_lost_total{process=worker}"] == 7
