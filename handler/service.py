@@ -10,7 +10,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 import zmq
@@ -23,6 +23,7 @@ from gripproxy.process.endpoints import BindError, check_free, listen_metrics, l
 from gripproxy.process.handover import ALONE, Handover
 from gripproxy.process.hub_sockets import hub_control_socket
 from gripproxy.process.log import log
+from gripproxy.process.runner_messages import Logged
 from gripproxy.process.supervised import Child
 from handler.control.api import Api
 from handler.control.authenticator import Authenticator
@@ -38,6 +39,9 @@ from handler.sources.zmq_pull import ZmqPull
 from handler.sources.zmq_sub import ZmqSub
 from handler.stats.aggregator import StatsAggregator, StatsSettings
 from handler.stats.socket import StatsFeed, StatsSocket
+
+if TYPE_CHECKING:
+    from handler.stats.certificate_watch import CertificateWatch
 
 __all__ = ["Service", "main"]
 
@@ -105,6 +109,7 @@ class Service:
         self._metrics: list[HttpServer] = []
         wanted = HubIntake.wanted(config)
         self._hub = HubIntake(config, self._context, self.dispatcher, self.sources) if wanted else None
+        self._certificates: CertificateWatch | None = None
         self._serving = False
         self._all_joined = asyncio.Event()
 
@@ -129,6 +134,7 @@ class Service:
         if settings.push_in_http_port:
             control_socket = listen_tcp(settings.push_in_http_addr, settings.push_in_http_port, "push_in_http_port")
         try:
+            self._watch_certificates()
             await self._open_metrics()
             if self._stats is not None:
                 self._stats.open(settings.stats_spec, settings.ipc_file_mode)
@@ -180,6 +186,8 @@ class Service:
         if self._commands is not None:
             self._commands.close()
         self.dispatcher.refusals.settle()
+        if self._certificates is not None:
+            self._certificates.close()
         if self._stats is not None:
             self._stats.close()
         for server in self._metrics:
@@ -198,6 +206,27 @@ class Service:
             return ""
         return f"{joined} of {workers} workers have joined" if joined < workers else "not taking items in"
 
+    def logged(self, report: Logged) -> None:
+        """Take a warning or an error of the runner."""
+        self.dispatcher.counters.logged(report.level, report.event)
+        self.dispatcher.stats.logged([("runner", report.level, report.event, report.text)])
+
+    def _watch_certificates(self) -> None:
+        """Watch the certificates of the TLS ports, and that of the control port, if there are any."""
+        directory = self._config.certs_dir if self._config.proxy.https_ports else ""
+        control = self._config.handler.control_tls_cert
+        if directory or control:
+            # Imported here because most handlers have no certificates.
+            from handler.stats.certificate_watch import CertificateWatch, certificate_files
+
+            def files() -> dict[str, str]:
+                return (certificate_files(directory) if directory else {}) | (
+                    {"control_tls_cert": control} if control else {}
+                )
+
+            self._certificates = CertificateWatch(files)
+            self._certificates.open()
+
     async def _open_metrics(self) -> None:
         """Open the metrics ports of both sections: the handler has the figures of all processes."""
         ports = [
@@ -212,7 +241,14 @@ class Service:
 
         for key, address, prefix in ports:
             sock = listen_metrics(address, key, self._config.handler.ipc_file_mode)
-            metrics = Metrics(self.dispatcher, self.links, prefix if names else None, self._timers.late, self._restarts)
+            metrics = Metrics(
+                self.dispatcher,
+                self.links,
+                prefix if names else None,
+                self._timers.late,
+                self._restarts,
+                self._certificates,
+            )
             server = HttpServer(MetricsApi(metrics, self), Limits())
             self._metrics.append(server)
             await server.open(sock)
@@ -295,8 +331,8 @@ async def _run(config: Config, child: Child) -> int:
     loop = asyncio.get_running_loop()
     log.attach(loop)
     stop = asyncio.Event()
-    child.start(loop, stop.set, lambda: None, ready=False)
     service = Service(config, child.handover)
+    child.start(loop, stop.set, lambda: None, ready=False, on_logged=service.logged)
     try:
         opening = loop.create_task(service.open(), name="open the handler")
         stopping = loop.create_task(stop.wait(), name="wait for the end")

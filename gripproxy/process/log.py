@@ -30,7 +30,7 @@ from gripproxy.process.log_reports import LogReports
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["DEBUG", "ERROR", "INFO", "PRINTABLE_MAX", "WARNING", "Log", "access", "log"]
+__all__ = ["DEBUG", "ERROR", "INFO", "PRINTABLE_MAX", "UNWRITTEN_PAUSE", "WARNING", "Log", "access", "log"]
 
 ERROR: Final = 0
 WARNING: Final = 1
@@ -54,6 +54,12 @@ number of dropped lines is written when the reader is back."""
 FLUSH_LINES: Final = 500
 """Lines collected in one turn of the loop before they are written immediately, and lines in one write to a file."""
 
+UNWRITTEN: Final = "log not written"
+"""Name of the event in metrics and the live view."""
+
+UNWRITTEN_PAUSE: Final = 10.0
+"""Seconds between two reports of lines that cannot be written."""
+
 PRINTABLE_MAX: Final = 3500
 """Bytes that a text may have with which a line is surely shorter than MAX_WRITE."""
 
@@ -76,6 +82,8 @@ class Log:
         """Lines that could not be written since the last one that could."""
         self.lost: int = 0
         """Lines that could not be written since the start."""
+        self._unwritten_at = -UNWRITTEN_PAUSE
+        """Time of the last report of lines that could not be written."""
         self.reports = LogReports()
         """Warnings and errors so far."""
         self._file: str | None = None
@@ -325,15 +333,24 @@ class Log:
             except BlockingIOError:  # standard output was made non-blocking
                 lines.appendleft(chunk)
                 break
-            except OSError:
-                # Disk full, or the reader of our standard output is gone: there is nowhere left to report it.
+            except OSError as error:
+                # Disk full, or the reader of our standard output is gone.
                 failed = len(lines) + chunk.count(b"\n")
                 self.dropped += failed
                 self.lost += failed
                 lines.clear()
+                self._unwritten(error)
         if lines and self._loop is not None and not self._scheduled:
             self._scheduled = True
             self._loop.call_later(FLUSH_INTERVAL, self._flush_later)
+
+    def _unwritten(self, error: OSError) -> None:
+        """Report lines that cannot be written: not in the log, but in metrics and the live view."""
+        now = time.monotonic()
+        if now - self._unwritten_at >= UNWRITTEN_PAUSE:
+            self._unwritten_at = now
+            fields = {"file": self._file or "standard output", "reason": error.strerror}
+            self.reports.note("error", UNWRITTEN, text_of(UNWRITTEN, fields, "its lines are lost"))
 
     def _writable(self) -> bool:
         # An error or a hang-up counts as writable: the write then reports the error.

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["PrepareRoutes", "Retire", "RunnerMessage", "UseRoutes", "decode_message", "encode_message"]
+__all__ = ["Logged", "PrepareRoutes", "Retire", "RunnerMessage", "UseRoutes", "decode_message", "encode_message"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,27 @@ class UseRoutes:
     generation: int
 
 
-RunnerMessage = Retire | PrepareRoutes | UseRoutes
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """Message to the handler: a warning or an error of the runner's log, for metrics and the live view.
+
+    Attributes:
+        level: ``error`` or ``warning``.
+        event: name of the event.
+        text: the line behind the process.
+    """
+
+    level: str
+    event: str
+    text: str
+
+
+RunnerMessage = Retire | PrepareRoutes | UseRoutes | Logged
 """Messages from the runner to a child. On the socket each is one line, a JSON object with its fields and ``type``."""
 
-_MESSAGES: Final[dict[str, type[RunnerMessage]]] = {each.__name__: each for each in (Retire, PrepareRoutes, UseRoutes)}
+_MESSAGES: Final[dict[str, type[RunnerMessage]]] = {
+    each.__name__: each for each in (Retire, PrepareRoutes, UseRoutes, Logged)
+}
 
 
 def encode_message(message: RunnerMessage) -> bytes:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from gripproxy.process.handover import ALONE, HANDOVER_VARIABLE, Handover
 from gripproxy.process.log import access, log
-from gripproxy.process.runner_messages import Retire, RunnerMessage, UseRoutes, decode_message
+from gripproxy.process.runner_messages import Logged, Retire, RunnerMessage, UseRoutes, decode_message
 from gripproxy.process.systemd import notify_supervisor
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Child:
         self._on_retire: Callable[[float, float], None] | None = None
         self._on_routes: Callable[[int, int], None] | None = None
         self._on_use: Callable[[int], None] | None = None
+        self._on_logged: Callable[[Logged], None] | None = None
         self._received = b""
         """The beginning of a message; the runner writes short lines only."""
         self._descriptors: list[int] = []
@@ -99,6 +100,7 @@ class Child:
         on_retire: Callable[[float, float], None] | None = None,
         on_routes: Callable[[int, int], None] | None = None,
         on_use: Callable[[int], None] | None = None,
+        on_logged: Callable[[Logged], None] | None = None,
     ) -> None:
         """Send beats from now on, and handle signals and messages of the runner.
 
@@ -114,9 +116,10 @@ class Child:
             on_routes: called with generation and descriptor of new routes. It owns the descriptor, and calls
                 ``prepared`` when it could use them.
             on_use: called with the generation of the routes to be used from now on.
+            on_logged: called with each warning and error of the runner.
         """
         self._loop, self._on_stop, self._on_hangup, self._on_retire = loop, on_stop, on_hangup, on_retire
-        self._on_routes, self._on_use = on_routes, on_use
+        self._on_routes, self._on_use, self._on_logged = on_routes, on_use, on_logged
         loop.add_signal_handler(signal.SIGTERM, self._stop, "SIGTERM")
         loop.add_signal_handler(signal.SIGHUP, self._hangup)
         # It is for the runner; one that was sent to the whole group must not end this process.
@@ -210,6 +213,9 @@ class Child:
         elif isinstance(message, UseRoutes):
             if self._on_use is not None:
                 self._on_use(message.generation)
+        elif isinstance(message, Logged):
+            if self._on_logged is not None:
+                self._on_logged(message)
         elif not self._descriptors:
             log.error("new routes refused", "no file descriptor is left for them: raise LimitNOFILE= or ulimit -n")
             self._send(REFUSED)

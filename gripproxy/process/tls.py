@@ -34,6 +34,7 @@ class CertificateError(ListenError):
 
 
 Stamp = tuple[int, ...]
+"""Times of change of the files: of the inodes, which mended permissions change too."""
 
 
 class Certificates:
@@ -93,7 +94,7 @@ class Certificates:
         base = os.path.join(self._directory, stem)
         certificate, key, chain = f"{base}.crt", f"{base}.key", f"{base}.chain"
         try:
-            stamp: Stamp = (os.stat(certificate).st_mtime_ns, os.stat(key).st_mtime_ns, _changed(chain))
+            stamp: Stamp = (os.stat(certificate).st_ctime_ns, os.stat(key).st_ctime_ns, _changed(chain))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -115,7 +116,7 @@ class Certificates:
 
 def _changed(path: str) -> int:
     try:
-        return os.stat(path).st_mtime_ns
+        return os.stat(path).st_ctime_ns
     except FileNotFoundError:
         return 0
 

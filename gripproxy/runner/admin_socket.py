@@ -5,7 +5,8 @@ reused the id of a dead one, and the runner can report progress. Access to rundi
 requests.
 
 A request is one line of words, as ``reload handler``. The answers are lines of a word and a text: ``progress`` any
-number of times, then ``done`` or ``failed``, and the connection is closed. The client is gripproxy.cli.reload.
+number of times, then ``done`` or ``failed``, and the connection is closed. The clients are gripproxy.cli.reload, and a
+second gripproxy that finds its runtime files in use (``clash`` and its process id).
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from typing import Final
 from gripproxy.config import Config
 from gripproxy.process.listening_sockets import remove_stale
 
-__all__ = ["AdminRequest", "AdminSocket", "admin_socket_path"]
+__all__ = ["CLASH", "AdminRequest", "AdminSocket", "admin_socket_path", "report_clash"]
 
 MAX_REQUEST: Final = 256
 """Longest request in bytes; a client that sends more is disconnected."""
+
+CLASH: Final = "clash"
+"""First word of the report of a second gripproxy that was refused; the other one is its process id."""
 
 MAX_CLIENTS: Final = 16
 """Connections open at one time; beyond it the oldest is closed. Each is one person waiting for a reload."""
@@ -33,6 +37,15 @@ MAX_CLIENTS: Final = 16
 def admin_socket_path(config: Config) -> str:
     """Return the path of the runner's socket, ``{rundir}/{ipc_prefix}runner``, by ``config``."""
     return f"{config.globals.rundir}/{config.globals.ipc_prefix}runner"
+
+
+def report_clash(path: str) -> None:
+    """Report to the runner that listens on ``path`` that this process was refused: it may be about to be replaced."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, contextlib.suppress(OSError):
+        sock.settimeout(1)
+        sock.connect(path)
+        sock.sendall(f"{CLASH} {os.getpid()}\n".encode())
+        sock.recv(MAX_REQUEST)  # its answer: the connection is not closed before the request was read
 
 
 class AdminRequest:

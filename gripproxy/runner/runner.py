@@ -22,12 +22,12 @@ from gripproxy.config.exposure import exposures, shipped_keys
 from gripproxy.config.reload import adopt, needs_restart
 from gripproxy.process.listening_sockets import ListeningSocket, close_all, remove_paths
 from gripproxy.process.log import log
-from gripproxy.process.runner_messages import Retire
+from gripproxy.process.runner_messages import Logged, Retire
 from gripproxy.process.supervised import READY
 from gripproxy.process.systemd import Watchdog, notify_supervisor
 from gripproxy.routing.routes_file import RoutesFile
 from gripproxy.routing.routes_watch import Reading
-from gripproxy.runner.admin_socket import AdminRequest, AdminSocket, admin_socket_path
+from gripproxy.runner.admin_socket import CLASH, AdminRequest, AdminSocket, admin_socket_path, report_clash
 from gripproxy.runner.child_process import ChildProcess, how_ended, make_processes
 from gripproxy.runner.lifecycle import CONFIG_STATUS, Action, Lifecycle, State, Verdict
 from gripproxy.runner.reload_requests import ReloadRequests, read_again
@@ -102,7 +102,7 @@ class Runner:
             signal.SIGUSR2: self.request_reload,
         }
         self._signals = SignalPipe(self._selector, handlers)
-        self._admin = AdminSocket(self._selector, self.request_reload)
+        self._admin = AdminSocket(self._selector, self._take_request)
         exclusive = [each.kind for each in services if each.replacement is Replacement.EXCLUSIVE]
         self._reloads = ReloadRequests(self, self._admin, exclusive, self._signals.wake)
         self._routes = (
@@ -140,6 +140,7 @@ class Runner:
 
     def _refuse_second(self, path: str) -> int:
         """Return the exit status for a service whose runtime files are those of another one that runs."""
+        report_clash(path)
         way_out = "set another rundir or ipc_prefix in [global], or start this one with --id N"
         log.error("another gripproxy has these runtime files", way_out, path=path)
         if self.config.log_file is not None:
@@ -162,11 +163,20 @@ class Runner:
             # Retired processes, and successors that were given up, are gone.
             self.processes = [process for process in self.processes if process.lifecycle.state is not State.ENDED]
             self._reloads.turn(time.monotonic(), self.announced)
+        self._report_log()
         dues = self._dues()
         timeout = max(0.0, min(dues) - time.monotonic()) if dues else None
         for key, _ in self._selector.select(timeout):
             key.data()
         return False
+
+    def _report_log(self) -> None:
+        """Pass warnings and errors of this process on to the handler, for metrics and the live view."""
+        for process in self.processes:
+            if process.kind == "handler" and process.lifecycle.state is State.SERVING:
+                for report in log.reports.take():
+                    process.send(Logged(*report))
+                return
 
     def _dues(self) -> list[float]:
         """Return the times at which the loop has to turn, monotonic clock in seconds."""
@@ -332,6 +342,20 @@ class Runner:
             process.signal(signal.SIGHUP)
         if self._routes is not None:
             self._routes.read()
+
+    def _take_request(self, request: AdminRequest) -> None:
+        """Take a request of the admin socket: to reload, or the report of a second gripproxy that it was refused."""
+        word, *rest = request.words
+        if word == CLASH and len(rest) == 1 and rest[0].isdecimal():
+            log.warning(
+                "second gripproxy refused",
+                "it has the same rundir and ipc_prefix as this one",
+                pid=int(rest[0]),
+                rundir=self.config.globals.rundir,
+            )
+            self._admin.finish(request)
+        else:
+            self.request_reload(request)
 
     def request_reload(self, request: AdminRequest | None = None) -> None:
         """Reload as soon as possible: for a request of the admin socket, or for SIGUSR2 (None)."""

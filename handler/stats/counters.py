@@ -36,10 +36,17 @@ class Counters:
     workers: dict[str, int] = field(default_factory=dict)
     """Totals reported by the workers, by name."""
 
+    runner: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Warnings and errors of the runner, by level and event."""
+
     @property
     def taken(self) -> int:
         """Items that were not duplicates."""
         return self.received - self.duplicates
+
+    def logged(self, level: str, event: str) -> None:
+        """Count a warning or an error of the runner."""
+        self.runner[level, event] = self.runner.get((level, event), 0) + 1
 
     def add(self, deltas: Mapping[object, object]) -> None:
         """Add the deltas of a worker; entries that are not a number by name are ignored.

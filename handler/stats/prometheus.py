@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -29,6 +29,9 @@ count has no increase."""
 
 ITEM_REASONS: Final = ("duplicate", "sequence")
 """Reasons why an item was dropped before it reached any session."""
+
+CERTIFICATES_MAX: Final = 100
+"""Greatest number of certificates with a metric."""
 
 _FAILED: Final = tuple((5, kind) for kind in FAILURES)
 
@@ -68,6 +71,26 @@ class Totals(Protocol):
         """Return the totals of items that were taken with unknown names, by way in."""
 
 
+class Expiry(Protocol):
+    """A certificate, by name, and the end of its validity in seconds since 1970."""
+
+    @property
+    def name(self) -> str:
+        """Server name, or key of the configuration."""
+
+    @property
+    def ends(self) -> float:
+        """When it expires."""
+
+
+class Certificates(Protocol):
+    """Certificates in use."""
+
+    @property
+    def validities(self) -> Sequence[Expiry]:
+        """Those found last, the first to expire first."""
+
+
 class Metrics:
     """The metrics of all processes in the text format of Prometheus.
 
@@ -77,16 +100,24 @@ class Metrics:
         prefix: beginning of Pushpin's names; None to leave these metrics out (``prometheus_pushpin_names``).
         lag: returns the longest delay of the handler's timers in the last second, in seconds.
         restarts: times the handler was restarted.
+        certificates: those of TLS ports; None without any.
     """
 
     def __init__(
-        self, totals: Totals, workers: Workers, prefix: str | None, lag: Callable[[], float], restarts: int = 0
+        self,
+        totals: Totals,
+        workers: Workers,
+        prefix: str | None,
+        lag: Callable[[], float],
+        restarts: int = 0,
+        certificates: Certificates | None = None,
     ) -> None:
         self._totals = totals
         self._workers = workers
         self._pushpin_prefix = prefix
         self._lag = lag
         self._restarts = restarts
+        self._certificates = certificates
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -137,6 +168,7 @@ class Metrics:
             "backend_response_seconds", "Time from a request to the head of the backend's response", "backend"
         )
         yield from self._log()
+        yield from self._expiries()
         yield from self._processes()
         yield build_info()
         pids = [(f"worker {number}", pid) for number, pid in self._workers.pids()]
@@ -279,13 +311,22 @@ class Metrics:
             for level in ("error", "warning"):
                 if name.startswith(start := f"log-{level}-"):
                     family.add_metric(["worker", level, name.removeprefix(start)], count)
-        for (level, event), count in log.reports.counts.items():
-            family.add_metric(["handler", level, event], count)
+        for process, counts in (("handler", log.reports.counts), ("runner", self._totals.counters.runner)):
+            for (level, event), count in counts.items():
+                family.add_metric([process, level, event], count)
         yield family
         lost = CounterMetricFamily(PREFIX + "log_lines_lost", "Lines of the log not written", labels=["process"])
         lost.add_metric(["worker"], workers.get("log-lines-lost", 0))
         lost.add_metric(["handler"], log.lost)
         yield lost
+
+    def _expiries(self) -> Iterator[Metric]:
+        if self._certificates is not None:
+            text = "When a certificate of a TLS port expires, in seconds since 1970; those that expire first"
+            family = GaugeMetricFamily(PREFIX + "certificate_expiry_time_seconds", text, labels=["name"])
+            for each in self._certificates.validities[:CERTIFICATES_MAX]:
+                family.add_metric([each.name], each.ends)
+            yield family
 
     def _processes(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(

@@ -22,6 +22,7 @@ from gripproxy.process.log import (
     MAX_PENDING,
     MAX_WRITE,
     PRINTABLE_MAX,
+    UNWRITTEN_PAUSE,
     WARNING,
     Log,
     _Bridge,
@@ -328,6 +329,19 @@ def test_a_reader_that_is_gone_stops_nothing(piped: tuple[Log, int]) -> None:
     log.error("again")
     assert log.dropped == 2 or log.dropped == 3  # the note about dropped lines is one itself
     assert not log._lines
+
+
+def test_lines_that_cannot_be_written_are_reported_elsewhere(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.configure(INFO, "/dev/full", process="worker 1")
+    log.info("one")
+    log.info("two")
+    text = 'log not written: file=/dev/full reason="No space left on device"; its lines are lost'
+    assert log.reports.take() == [("error", "log not written", text)]
+    assert log.lost == 3  # the note about dropped lines is one itself
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + UNWRITTEN_PAUSE)
+    log.info("three")
+    assert len(log.reports.take()) == 1
 
 
 # Libraries

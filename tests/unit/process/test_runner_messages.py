@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gripproxy.process.runner_messages import (
+    Logged,
     PrepareRoutes,
     Retire,
     RunnerMessage,
@@ -15,7 +16,9 @@ from gripproxy.process.runner_messages import (
 
 
 class TestMessages:
-    @pytest.mark.parametrize("message", [Retire(60.0, 0.1), PrepareRoutes(3), UseRoutes(2**40)])
+    @pytest.mark.parametrize(
+        "message", [Retire(60.0, 0.1), PrepareRoutes(3), UseRoutes(2**40), Logged("error", "e", "ü\n")]
+    )
     def test_a_message_is_one_line(self, message: RunnerMessage) -> None:
         line = encode_message(message)
         assert line.endswith(b"\n")

@@ -13,6 +13,7 @@ import pytest
 
 from gripproxy.process.handover import HANDOVER_VARIABLE, Handover
 from gripproxy.process.runner_messages import (
+    Logged,
     PrepareRoutes,
     Retire,
     RunnerMessage,
@@ -81,6 +82,7 @@ class Ends:
         self.retirements: list[tuple[float, float]] = []
         self.offers: list[tuple[int, bytes]] = []
         self.uses: list[int] = []
+        self.logged: list[Logged] = []
 
     def start(self, ready: bool = True) -> None:
         loop: Any = self.loop
@@ -92,6 +94,7 @@ class Ends:
             on_retire=self.on_retire,
             on_routes=self.on_routes,
             on_use=self.uses.append,
+            on_logged=self.logged.append,
         )
 
     def on_routes(self, generation: int, descriptor: int) -> None:
@@ -186,6 +189,15 @@ def test_the_runner_says_when_to_retire(ends: Ends) -> None:
     ends.readable()
     assert ends.retirements == [(60.0, 0.5)]
     assert ends.stops == []
+
+
+def test_the_runners_warnings_arrive(ends: Ends) -> None:
+    ends.start()
+    reports = [Logged("error", "giving up", "giving up: name=ö"), Logged("warning", "reload", "reload: step=1")]
+    for report in reports:
+        ends.send(report)
+    ends.readable()
+    assert ends.logged == reports
 
 
 def test_a_child_that_stops_need_not_retire(ends: Ends) -> None:

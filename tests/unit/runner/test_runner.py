@@ -17,8 +17,9 @@ import pytest
 from gripproxy.cli.reload import send_request
 from gripproxy.config import Config, load_config
 from gripproxy.process.log import log
+from gripproxy.process.runner_messages import Logged, decode_message
 from gripproxy.runner import lifecycle, runner
-from gripproxy.runner.admin_socket import admin_socket_path
+from gripproxy.runner.admin_socket import admin_socket_path, report_clash
 from gripproxy.runner.lifecycle import State
 from gripproxy.runner.route_distribution import read_first
 from gripproxy.runner.runner import Runner, open_log
@@ -45,6 +46,9 @@ if "shut" in behaviour:
 while data := sock.recv(4096):
     if b"PrepareRoutes" in data:
         sock.send(b"=")
+    if b"Logged" in data:
+        with open(sys.argv[2] + ".logged", "ab") as logged:
+            logged.write(data)
     if b"Retire" in data and "stay" not in behaviour:
         end()
 """
@@ -193,6 +197,32 @@ class TestStart:
         assert any("process not started: name=handler reason=" in line for line in lines)
         assert "process ended: name=handler in_seconds=0.01; it is started again" in lines
         assert any(line.startswith('giving up: name=handler reason="2 starts failed within 30 s"') for line in lines)
+
+    def test_the_first_service_tells_of_a_second_one(self, bench: Bench) -> None:
+        logged = bench.folder / "handler.logged"
+
+        def script(runner: Scripted) -> Iterator[Callable[[], bool]]:
+            yield lambda: runner.announced
+            threading.Thread(target=report_clash, args=(admin_socket_path(bench.config),)).start()
+            yield bench.wait("second gripproxy refused")
+            yield logged.exists
+
+        assert bench.run(script) == 0
+        text = f"second gripproxy refused: pid={os.getpid()} rundir={bench.folder}/run; "
+        assert [line for line in bench.lines() if line.startswith(text)]
+        message = decode_message(logged.read_bytes().splitlines()[-1])
+        assert isinstance(message, Logged)
+        assert (message.level, message.event) == ("warning", "second gripproxy refused")
+        assert message.text.startswith(text)
+
+    def test_a_report_of_a_second_one_that_makes_no_sense(self, bench: Bench) -> None:
+        def script(runner: Scripted) -> Iterator[Callable[[], bool]]:
+            yield lambda: runner.announced
+            answers, complete = bench.reload("clash one")
+            yield complete
+            assert "there is no order" in answers[-1]
+
+        assert bench.run(script) == 0
 
     def test_a_second_service_on_the_files_of_another_is_refused(
         self, bench: Bench, capsys: pytest.CaptureFixture[str]

@@ -17,6 +17,7 @@ from gripproxy.process.log_reports import LogReports
 from gripproxy.top.screen import MEANINGS
 from handler.dispatch.dispatcher import Dispatcher
 from handler.stats.aggregator import RESPONSE_ROUTES_MAX
+from handler.stats.certificate_watch import Validity
 from handler.stats.prometheus import ITEM_REASONS, REASONS, Metrics
 
 
@@ -247,6 +248,20 @@ def test_pushpins_names_may_be_left_out() -> None:
     assert {name.partition("_")[0] for name in names} == {"gripproxy", "process"}
 
 
+def test_certificates_that_expire() -> None:
+    class Certificates:
+        validities = tuple(Validity(f"c{number}", "/c", 0.0, 1000.0 + number) for number in range(150))
+
+    dispatcher = Dispatcher(update=False)
+    house = House()
+    house.metrics = Metrics(dispatcher, house, None, lambda: 0.0, certificates=Certificates())
+    samples = house.samples()
+    ends = {name: value for name, value in samples.items() if name.startswith("gripproxy_certificate")}
+    assert ends["gripproxy_certificate_expiry_time_seconds{name=c0}"] == 1000
+    assert len(ends) == 100
+    assert not [name for name in House().samples() if "certificate" in name]
+
+
 def test_without_a_prefix() -> None:
     assert b"\nrequest_received 0\n" in House("").metrics.text()
 
@@ -255,7 +270,9 @@ def test_warnings_and_errors_of_the_log(house: House, monkeypatch: pytest.Monkey
     monkeypatch.setattr(log, "reports", LogReports())
     log.reports.note("warning", "item skipped", "item skipped: way=PULL")
     house.told({"log-warning-backend failed": 3, "log-error-certificate not usable": 1, "log-lines-lost": 7})
+    house.dispatcher.counters.logged("error", "reload refused")
     samples = house.samples()
+    assert samples["gripproxy_log_events_total{event=reload refused,level=error,process=runner}"] == 1
     start = "gripproxy_log_events_total{event="
     assert samples[f"{start}backend failed,level=warning,process=worker}}"] == 3
     assert samples[f"{start}certificate not usable,level=error,process=worker}}"] == 1
