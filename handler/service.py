@@ -213,7 +213,7 @@ class Service:
 
     def _watch_certificates(self) -> None:
         """Watch the certificates of the TLS ports, and that of the control port, if there are any."""
-        directory = self._config.certs_dir if self._config.proxy.https_ports else ""
+        directory = self._config.certs_dir if self._config.runner.https_ports else ""
         control = self._config.handler.control_tls_cert
         if directory or control:
             # Imported here because most handlers have no certificates.

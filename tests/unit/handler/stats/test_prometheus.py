@@ -259,7 +259,7 @@ def test_certificates_that_expire() -> None:
     ends = {name: value for name, value in samples.items() if name.startswith("gripproxy_certificate")}
     assert ends["gripproxy_certificate_expiry_time_seconds{name=c0}"] == 1000
     assert len(ends) == 100
-    assert not [name for name in House().samples() if "certificate" in name]
+    assert not [name for name in House().samples() if "certificate_expiry" in name]
 
 
 def test_without_a_prefix() -> None:
