@@ -207,7 +207,11 @@ class Service:
         return f"{joined} of {workers} workers have joined" if joined < workers else "not taking items in"
 
     def logged(self, report: Logged) -> None:
-        """Take a warning or an error of the runner."""
+        """Count a warning or an error of the runner, and send it to subscribers of the stats socket.
+
+        Args:
+            report: message of the runner.
+        """
         self.dispatcher.counters.logged(report.level, report.event)
         self.dispatcher.stats.logged([("runner", report.level, report.event, report.text)])
 

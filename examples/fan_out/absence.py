@@ -152,11 +152,12 @@ class Absence:
                 await self._change(article)
             for article in SELDOM[-2:]:
                 await self._shelf.put(article, None)
+            withdrawn = await self._shelf.stored()
             self._note(f"{', '.join(SELDOM[:-2])} change, {' and '.join(SELDOM[-2:])} are withdrawn; trade goes on")
             await self._go_on(2 * RETAINED)
-            # The hub looks at its retention once a second.
+            # The hub looks at its retention once a second: it may have looked when only some of this was too old.
             async with asyncio.timeout(PATIENCE):
-                while await self._shelf.floor() <= cursor:
+                while await self._shelf.floor() < withdrawn:
                     await self._go_on(1)
             hole, floor = (place, self._ring.first), (cursor, await self._shelf.floor() + 1)
             self._note(f"both come back, {self._ring.last - place} events later; the stream begins at {hole[1]} now")

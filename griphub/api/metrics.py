@@ -20,6 +20,7 @@ from griphub.pubsub.push_answer import AnswerClass
 from griphub.sender.delivery_states import State
 from griphub.sender.failure_class import FailureClass
 from griphub.windows.decisions import Refusal
+from gripproxy.process.log import log
 from gripproxy.process.process_metrics import build_info, process_metrics
 
 __all__ = ["HubMetrics", "MetricsApplication"]
@@ -151,6 +152,14 @@ class HubMetrics:
         yield from self._pushes()
         yield self._topics()
         yield self._commits()
+        logged = CounterMetricFamily(
+            "gripproxy_hub_log_events",
+            "Warnings and errors in the log of the hub's own process",
+            labels=["level", "event"],
+        )
+        for (level, event), count in log.reports.counts.items():
+            logged.add_metric([level, event], count)
+        yield logged
         yield build_info()
         yield from process_metrics(self._processes())
 

@@ -17,7 +17,7 @@ from gripproxy.live.event import MAX_NAME, Malformed, flag, name, number, read, 
 from gripproxy.live.instance import FOREVER, Instance, Subscription
 from gripproxy.live.snapshot import EndpointRow, EventRow, Figure, InstanceRow, LogRow, Outcome, RouteRow, Snapshot
 
-__all__ = ["MAX_EVENTS", "MAX_INSTANCES", "MAX_PRESENT", "SETTLING", "SILENCE", "LiveModel"]
+__all__ = ["MAX_EVENTS", "MAX_INSTANCES", "MAX_LOGGED", "MAX_PRESENT", "SETTLING", "SILENCE", "LiveModel"]
 
 MAX_INSTANCES: Final = 100
 """Greatest number of instances; for a new one the instance that was silent longest is dropped with all it has."""

@@ -84,7 +84,10 @@ class Certificates:
             return self._load(stem)
         except CertificateError as error:
             log.error(
-                "certificate not usable", "the one loaded before is used, if there is one", name=stem, reason=error
+                "certificate not usable",
+                "the one loaded before is used, if there is one",
+                name=stem,
+                reason=error.reason,
             )
             known = self._loaded.get(stem)
             return None if known is None else known[1]
@@ -129,11 +132,14 @@ def _context(certificate: str, key: str, chain: str | None) -> ssl.SSLContext:
     # A client must not keep the process computing handshakes on one connection.
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
-    for path in filter(None, (certificate, key, chain)):
-        if not os.path.isfile(path):
-            # OpenSSL would wait for the writer of a FIFO, and the worker with it.
-            raise CertificateError(f"{path}: must be a regular file")
     try:
+        for path in filter(None, (certificate, key, chain)):
+            if not os.path.isfile(path):
+                # OpenSSL would wait for the writer of a FIFO, and the worker with it.
+                raise CertificateError(f"{path}: must be a regular file")
+            # The error of OpenSSL does not name the file that it could not open.
+            with open(path, "rb"):
+                pass
         if chain is None:
             context.load_cert_chain(certificate, key, password=_no_password)
         else:

@@ -68,7 +68,15 @@ def certificate_files(directory: str) -> dict[str, str]:
 
 
 def read_validity(name: str, path: str) -> Validity | None:
-    """Return the validity of the certificates in the file ``path``; None if it holds none that can be read."""
+    """Return the validity of a certificate file.
+
+    Args:
+        name: that the validity gets.
+        path: of the file, PEM.
+
+    Returns:
+        None if it holds no certificate that can be read.
+    """
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > SIZE_MAX:
             return None
@@ -110,7 +118,7 @@ class ValidityLog:
 
 
 def _event(each: Validity, now: float) -> str:
-    """Return the name of the event that tells the state of a certificate, empty if it is valid for long."""
+    """Return the name of the event for the state of a certificate, empty if it is valid for long."""
     if now >= each.ends:
         return "certificate expired"
     if now < each.begins:

@@ -45,7 +45,12 @@ class Counters:
         return self.received - self.duplicates
 
     def logged(self, level: str, event: str) -> None:
-        """Count a warning or an error of the runner."""
+        """Count a warning or an error of the runner.
+
+        Args:
+            level: ``error`` or ``warning``.
+            event: its name.
+        """
         self.runner[level, event] = self.runner.get((level, event), 0) + 1
 
     def add(self, deltas: Mapping[object, object]) -> None:

@@ -80,7 +80,7 @@ class Expiry(Protocol):
 
     @property
     def ends(self) -> float:
-        """When it expires."""
+        """When it expires, in seconds since 1970."""
 
 
 class Certificates(Protocol):

@@ -282,7 +282,7 @@ def test_a_handler_port_in_use_ends_the_start_with_its_key(start: Start, tmp_pat
         assert running.service.process.wait(PATIENCE) == 2
         log = running.service.log
         assert re.search(rf"{key}.*{port}.*in use", log), log
-        assert log.count("handler started") == 1
+        assert log.count("process started: name=handler") == 1
 
 
 def test_tls_with_the_certificate_of_the_name_asked_for(start: Start, tmp_path: pathlib.Path) -> None:

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gripproxy.grip.stats_format import encode
-from gripproxy.live.model import FORGET, MAX_EVENTS, MAX_INSTANCES, MAX_OUTCOMES, SETTLING, SILENCE, LiveModel
+from gripproxy.live.model import (
+    FORGET,
+    MAX_EVENTS,
+    MAX_INSTANCES,
+    MAX_LOGGED,
+    MAX_OUTCOMES,
+    SETTLING,
+    SILENCE,
+    LiveModel,
+)
 from gripproxy.live.snapshot import EndpointRow, Figure, RouteRow, Snapshot
 
 A, B = "ipc:///a", "tcp://b:1"
@@ -244,6 +253,14 @@ class TestReports:
         stage.say("recovery", **{f"y{number}": 1 for number in range(100)})
         # Slow clients are in both.
         assert len(stage.after(1).outcomes) == 2 * MAX_OUTCOMES - 1
+
+    def test_the_last_warnings_of_the_log_are_kept(self) -> None:
+        stage = Stage()
+        for number in range(MAX_LOGGED + 5):
+            stage.say("log", process="worker 1", level="warning", event="e", text=f"e: n={number}")
+        rows = stage.after(2).logged
+        assert len(rows) == MAX_LOGGED
+        assert rows[0] == (2, OURS, "worker 1", "warning", f"e: n={MAX_LOGGED + 4}")
 
     def test_requests_and_activity(self) -> None:
         stage = Stage()

@@ -148,7 +148,7 @@ def test_a_fifo_in_place_of_a_file_is_not_waited_for(
     os.mkfifo(path)
     for _ in range(3):
         assert shown(found.context, "www.example.com") == "wildcard"
-    reason = f"[runner] https_ports: {path}: must be a regular file"
+    reason = f"{path}: must be a regular file"
     assert [(fields["name"], str(fields["reason"])) for fields in errors.fields] == [("www.example.com", reason)]
 
 

@@ -91,6 +91,19 @@ def test_a_screen_that_is_too_small_says_so() -> None:
     assert lines(shot, View(), 10, 3) == ["needs 40 c"]
 
 
+def test_warnings_of_the_log() -> None:
+    model = picture()
+    for at, level, text in ((30, "error", "old"), (97, "warning", "item skipped: way=PULL"), (98, "error", "x" * 300)):
+        fields: dict[str, bytes | int | bool] = {
+            "from": b"gripproxy-handler_7", "process": b"handler", "level": level.encode(), "text": text.encode()
+        }  # fmt: skip
+        model.take(A, encode("log", fields, False), at)
+    drawn = lines(model.snapshot(100), View())
+    assert next(line for line in drawn if "!" in line).startswith(" ! handler: xxxx")
+    assert " ! handler: item skipped: way=PULL (3 s ago)" in drawn
+    assert not [line for line in drawn if "old" in line]
+
+
 def test_large_screens_show_more() -> None:
     drawn = lines(picture(100).snapshot(100), View(), 132, 43)
     assert any("FROM BACKENDS" in line and "FROM CLIENTS" in line for line in drawn)

@@ -346,6 +346,24 @@ class TestReports:
         assert house.take() == [("delivery", {"written": 1, "dropped-filter": 2, "dropped-other": 1})]
 
 
+class TestLog:
+    def test_warnings_are_sent_as_they_come_if_they_are_wanted(self) -> None:
+        reports = [
+            ("worker 1", "warning", "backend failed", "backend failed: kind=late"),
+            ("runner", "error", "x", "ü"),
+        ]
+        house = House()
+        house.stats.logged(reports)
+        assert house.take() == []
+        house.listen("log")
+        house.stats.logged(reports)
+        text = b"backend failed: kind=late"
+        assert house.take() == [
+            ("log", {"process": b"worker 1", "level": b"warning", "event": b"backend failed", "text": text}),
+            ("log", {"process": b"runner", "level": b"error", "event": b"x", "text": "ü".encode()}),
+        ]
+
+
 class TestRecoveries:
     def test_they_are_told_by_route_and_transport_when_there_were_any(self) -> None:
         house = House("recovery")
