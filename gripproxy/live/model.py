@@ -26,6 +26,9 @@ MAX_PRESENT: Final = 200_000
 MAX_LOGGED: Final = 20
 """Greatest number of warnings and errors of the log that are kept: the last ones."""
 
+CLASSES: Final = frozenset({"none", "1xx", "2xx", "3xx", "4xx", "5xx", "6xx", "7xx", "8xx", "9xx"})
+"""Classes of responses; ``none``: the client left before."""
+
 MAX_EVENTS: Final = 300
 """Number of last events kept."""
 MAX_TEXT: Final = 300
@@ -140,6 +143,7 @@ class LiveModel:
             "report": self._report,
             "delivery": self._delivery,
             "recovery": self._recovery,
+            "responses": self._responses,
             "log": self._log,
         }
 
@@ -315,6 +319,12 @@ class LiveModel:
             total, _, at = known.get(key, (0, 0, None))
             if key in known or (len(known) < MAX_OUTCOMES and len(key) <= MAX_NAME):
                 known[key] = total + count, count, now if count else at
+
+    def _responses(self, instance: Instance, fields: Mapping[str, Any], now: float) -> None:
+        kind = name(fields, "class")
+        if kind not in CLASSES:
+            raise Malformed("'class' in it is none of those known")
+        self._add_outcomes(self._recoveries, {f"responses-{kind}": number(fields, "count")}, now)
 
     def _log(self, instance: Instance, fields: Mapping[str, Any], now: float) -> None:
         process, level, text = (name(fields, key) for key in ("process", "level", "text"))

@@ -58,6 +58,10 @@ MEANINGS: Final[dict[str, str]] = {
     "gaps": "times a session missed something",
     "recoveries": "times a backend was asked for that, or after quiet",
     "recovery-requests": "requests to backends for held clients",
+    "responses-none": "requests whose clients left before the response",
+    "responses-2xx": "responses to clients with such a status",
+    "responses-4xx": "responses: the client's fault, or a limit",
+    "responses-5xx": "responses: a fault of the backend, or of gripproxy",
     "written": "items written to clients, or acted upon",
     "slow-clients": "clients cut off because they did not read",
     "dropped-filter": "a filter said so",
@@ -68,7 +72,7 @@ MEANINGS: Final[dict[str, str]] = {
     "dropped-duplicate": "items whose id was known",
     "dropped-sequence": "items that waited for one that did not come",
 }
-"""Meanings of known fields of ``delivery`` and ``recovery``; unknown ones are shown without."""
+"""Meanings of known fields of ``delivery`` and ``recovery``, and of classes of ``responses``; unknown ones are shown without."""
 
 COLUMNS: Final[dict[str, Sequence[_Column]]] = {
     "channels": (

@@ -281,7 +281,7 @@ class Dispatcher:
             _, deltas, gauges = message
             self.counters.add(deltas)
             self.stats.recovered(deltas.get("recovery", ()))
-            self.stats.responded(deltas.get("responses", ()))
+            self.stats.responses.add(deltas.get("responses", ()))
             self.stats.logged(deltas.get("log", ()))
             self.gauges[worker] = dict(gauges)
         elif kind == pipe.FIGURES:

@@ -12,16 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from gripproxy.grip.item import Item
-from gripproxy.grip.stats_format import ANSWERS, FIGURES, RECOVERY, Rounds, blocks, contents
+from gripproxy.grip.stats_format import FIGURES, RECOVERY, Rounds, blocks, contents
 from gripproxy.pipe import RESPONSE, SOCKET, STREAM
+from handler.stats.response_counts import OTHERS, ROUTES_MAX, ResponseCounts, class_name
 
 __all__ = ["BEAT", "KINDS", "ChannelCounts", "NoSink", "Sink", "StatsAggregator", "StatsSettings"]
-
-RESPONSE_ROUTES_MAX: Final = 1000
-"""Greatest number of route ids with response counters, a few dozen each; further routes count as OTHERS."""
-
-OTHERS: Final = b"(others)"
-"""Route id of the routes beyond RESPONSE_ROUTES_MAX."""
 
 BEAT: Final = 0.1
 """Seconds between two calls of ``beat``."""
@@ -32,9 +27,9 @@ SETTLE: Final = 0.9
 SLICE: Final = 1000
 """Events sent in a turn of the loop when there are many: a few milliseconds."""
 
-KINDS: Final = ("conn", "sub", "message", "activity", "counts", "report", "delivery", "recovery", "log")
-"""Types of events. The last three are extensions: outcomes of deliveries, recoveries of sessions, and warnings and
-errors of the log."""
+KINDS: Final = ("conn", "sub", "message", "activity", "counts", "report", "delivery", "recovery", "responses", "log")
+"""Types of events. The last four are extensions: outcomes of deliveries, recoveries of sessions, responses by reason,
+and warnings and errors of the log."""
 
 MODES: Final = {RESPONSE: b"response", STREAM: b"stream", SOCKET: b"ws"}
 TRANSPORTS: Final = {RESPONSE: b"http-response", STREAM: b"http-stream", SOCKET: b"ws-message"}
@@ -187,8 +182,8 @@ class StatsAggregator(Generic[W]):
         self._sent_then = 0
         self._recovery: dict[tuple[bytes, int], list[int]] = {}
         self.requests: dict[bytes, int] = {}
-        """Requests and WebSockets by route id since the start; RESPONSE_ROUTES_MAX of them, then OTHERS."""
-        self.responses: dict[bytes, dict[tuple[int, str], int]] = {}
+        """Requests and WebSockets by route id since the start; ROUTES_MAX of them, then OTHERS."""
+        self.responses = ResponseCounts()
         """Responses to clients since the handler started, by route id, then by first digit of the status and reason."""
 
     # --- subscribers of events
@@ -251,7 +246,7 @@ class StatsAggregator(Generic[W]):
         if values[0]:
             self._requests += values[0]
             known = self.requests
-            name = route if route in known or len(known) < RESPONSE_ROUTES_MAX else OTHERS
+            name = route if route in known or len(known) < ROUTES_MAX else OTHERS
             known[name] = known.get(name, 0) + values[0]
         if values[1]:
             self._activity[route] = self._activity.get(route, 0) + values[1]
@@ -354,30 +349,7 @@ class StatsAggregator(Generic[W]):
             for place, number in zip(range(len(RECOVERY)), numbers, strict=True):
                 sums[place] += number
 
-    # --- responses
-
-    def responded(self, deltas: Iterable[tuple[bytes, int, str, int]]) -> None:
-        """Add the responses to clients reported by a worker.
-
-        Args:
-            deltas: route id, first digit of the status (0: the client left), one of ANSWERS, number.
-
-        Raises:
-            ValueError: a delta has the wrong shape.
-            TypeError: a delta has the wrong shape.
-        """
-        for route, kind, reason, count in deltas:
-            if not 0 <= kind <= 9:
-                raise ValueError(f"{kind!r} is no class of a response")
-            if reason not in ANSWERS:
-                # The worker is newer than this handler.
-                reason = "other"
-            known = self.responses.get(route)
-            if known is None:
-                if len(self.responses) >= RESPONSE_ROUTES_MAX:
-                    route = OTHERS
-                known = self.responses.setdefault(route, {})
-            known[kind, reason] = known.get((kind, reason), 0) + count
+    # --- log
 
     def logged(self, reports: Iterable[tuple[str, str, str, str]]) -> None:
         """Send the event ``log`` for warnings and errors of processes.
@@ -489,6 +461,12 @@ class StatsAggregator(Generic[W]):
         deltas = {name: total - reported.get(name, 0) for name, total in delivery.items()}
         if "delivery" in self.wanted and any(deltas.values()):
             self._emit("delivery", {**self._fields(), **deltas})
+        for each in self.responses.take():
+            if "responses" in self.wanted:
+                kind, reason = class_name(each.kind).encode(), each.reason.encode()
+                self._emit(
+                    "responses", self._fields(each.route) | {"class": kind, "reason": reason, "count": each.count}
+                )
         items, self._received = received - self._received, received
         # The report without route has the number of events sent, so it follows any other event.
         others = self._accounts.pop(b"", None)

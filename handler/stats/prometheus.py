@@ -15,6 +15,7 @@ from gripproxy.process.process_metrics import build_info, process_metrics
 
 from .aggregator import StatsAggregator
 from .counters import Counters
+from .response_counts import class_name
 
 __all__ = ["Metrics", "Totals", "Workers"]
 
@@ -286,10 +287,10 @@ class Metrics:
             PREFIX + "responses", "Responses to clients, and why they are what they are",
             labels=["route", "class", "reason"],
         )  # fmt: skip
-        for route, counts in self._totals.stats.responses.items():
+        for route, counts in self._totals.stats.responses.totals.items():
             # All that go with a failure are there from the beginning: see REASONS.
             for (kind, reason), count in {**dict.fromkeys(_FAILED, 0), **counts}.items():
-                family.add_metric([route.decode("utf-8", "replace"), f"{kind}xx" if kind else "none", reason], count)
+                family.add_metric([route.decode("utf-8", "replace"), class_name(kind), reason], count)
         return family
 
     def _histogram(self, name: str, text: str, totals: str) -> Metric:

@@ -254,6 +254,15 @@ class TestReports:
         # Slow clients are in both.
         assert len(stage.after(1).outcomes) == 2 * MAX_OUTCOMES - 1
 
+    def test_responses_by_class(self) -> None:
+        stage = Stage()
+        for status, count in (("2xx", 7), ("5xx", 2), ("2xx", 1)):
+            stage.say("responses", **{"class": status}, reason="backend", count=count)
+        stage.say("responses", **{"class": "teapots"}, reason="backend", count=1)
+        shot = stage.after(1)
+        assert shot.outcomes == {"responses-2xx": (8, 1, 1), "responses-5xx": (2, 2, 1)}
+        assert shot.malformed == 1
+
     def test_the_last_warnings_of_the_log_are_kept(self) -> None:
         stage = Stage()
         for number in range(MAX_LOGGED + 5):

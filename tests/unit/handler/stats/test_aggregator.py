@@ -346,6 +346,28 @@ class TestReports:
         assert house.take() == [("delivery", {"written": 1, "dropped-filter": 2, "dropped-other": 1})]
 
 
+class TestResponses:
+    def test_they_are_told_with_the_reports_when_there_were_any(self) -> None:
+        house = House("responses")
+        house.stats.responses.add([(b"r", 2, "backend", 3), (b"", 0, "client", 1)])
+        house.stats.responses.add([(b"r", 2, "backend", 1)])
+        house.stats.report(0, {}, 1)
+        assert house.take() == [
+            ("responses", {"route": b"r", "class": b"2xx", "reason": b"backend", "count": 4}),
+            ("responses", {"class": b"none", "reason": b"client", "count": 1}),
+        ]
+        house.stats.report(0, {}, 2)
+        assert house.take() == []
+
+    def test_what_happened_while_nobody_listened_is_not_told_later(self) -> None:
+        house = House()
+        house.stats.responses.add([(b"", 5, "late", 1)])
+        house.stats.report(0, {}, 1)
+        house.listen("responses")
+        house.stats.report(0, {}, 2)
+        assert house.take() == []
+
+
 class TestLog:
     def test_warnings_are_sent_as_they_come_if_they_are_wanted(self) -> None:
         reports = [
@@ -391,17 +413,6 @@ class TestRecoveries:
         assert house.beat() == []
         house.listen("recovery")
         assert house.beat(2) == []
-
-    def test_responses_add_up_and_reasons_of_newer_workers_are_others(self) -> None:
-        stats = House().stats
-        stats.responded([(b"r", 2, "backend", 3), (b"r", 5, "of the future", 1)])
-        stats.responded([(b"r", 2, "backend", 1), (b"r", 5, "of the far future", 1)])
-        assert stats.responses == {b"r": {(2, "backend"): 4, (5, "other"): 2}}
-
-    @pytest.mark.parametrize("news", [[(b"r", 10, "backend", 1)], [(b"r", 2, "backend")], [1]])
-    def test_responses_of_the_wrong_shape_are_refused(self, news: Any) -> None:
-        with pytest.raises((ValueError, TypeError)):
-            House().stats.responded(news)
 
     @pytest.mark.parametrize("news", [[(b"r", STREAM, (1, 2))], [(b"r", STREAM)], [1]])
     def test_those_of_another_version_are_refused(self, news: Any) -> None:

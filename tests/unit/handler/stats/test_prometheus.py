@@ -16,9 +16,9 @@ from gripproxy.process.log import log
 from gripproxy.process.log_reports import LogReports
 from gripproxy.top.screen import MEANINGS
 from handler.dispatch.dispatcher import Dispatcher
-from handler.stats.aggregator import RESPONSE_ROUTES_MAX
 from handler.stats.certificate_watch import Validity
 from handler.stats.prometheus import ITEM_REASONS, REASONS, Metrics
+from handler.stats.response_counts import ROUTES_MAX
 
 
 class Worker:
@@ -183,11 +183,11 @@ def test_responses(house: House) -> None:
 
 
 def test_responses_of_too_many_routes_are_told_together(house: House) -> None:
-    news = [(b"%d" % number, 2, "backend", 1) for number in range(RESPONSE_ROUTES_MAX + 5)]
+    news = [(b"%d" % number, 2, "backend", 1) for number in range(ROUTES_MAX + 5)]
     house.told({"responses": news})  # type: ignore[dict-item]
     samples = house.samples()
     assert samples["gripproxy_responses_total{class=2xx,reason=backend,route=(others)}"] == 5
-    assert samples[f"gripproxy_responses_total{{class=2xx,reason=backend,route={RESPONSE_ROUTES_MAX - 1}}}"] == 1
+    assert samples[f"gripproxy_responses_total{{class=2xx,reason=backend,route={ROUTES_MAX - 1}}}"] == 1
 
 
 def test_processes(house: House) -> None:
@@ -228,7 +228,7 @@ def test_requests_by_route(house: House) -> None:
 
 def test_requests_of_too_many_routes_are_told_together(house: House) -> None:
     values = [int(name == "requests-received") for name in FIGURES]
-    for number in range(RESPONSE_ROUTES_MAX + 5):
+    for number in range(ROUTES_MAX + 5):
         house.dispatcher.received(house.worker, (pipe.FIGURES, b"%d" % number, 1, 1, *values), 0)
     assert house.samples()["gripproxy_requests_total{route=(others)}"] == 5
 
