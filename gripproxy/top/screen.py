@@ -72,7 +72,7 @@ MEANINGS: Final[dict[str, str]] = {
     "dropped-duplicate": "items whose id was known",
     "dropped-sequence": "items that waited for one that did not come",
 }
-"""Meanings of known fields of ``delivery`` and ``recovery``, and of classes of ``responses``; unknown ones are shown without."""
+"""Meanings of fields of ``delivery`` and ``recovery``, and of classes of ``responses``; others are shown without."""
 
 COLUMNS: Final[dict[str, Sequence[_Column]]] = {
     "channels": (

@@ -465,7 +465,7 @@ class StatsAggregator(Generic[W]):
             if "responses" in self.wanted:
                 kind, reason = class_name(each.kind).encode(), each.reason.encode()
                 self._emit(
-                    "responses", self._fields(each.route) | {"class": kind, "reason": reason, "count": each.count}
+                    "responses", self._fields(each.route) | {"class": kind, "reason": reason, "count": each.number}
                 )
         items, self._received = received - self._received, received
         # The report without route has the number of events sent, so it follows any other event.

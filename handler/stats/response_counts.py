@@ -22,7 +22,7 @@ class ResponseCount(NamedTuple):
     route: bytes
     kind: int
     reason: str
-    count: int
+    number: int
 
 
 def class_name(kind: int) -> str:
