@@ -9,6 +9,7 @@ import logging
 import math
 import pathlib
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -103,9 +104,14 @@ def _add_report(add_parser: _AddParser) -> None:
     report.add_argument("directory", type=pathlib.Path, metavar="DIR", help="folder of the record")
     report.add_argument("--into", required=True, type=pathlib.Path, metavar="DIR", help="folder for the report")
     report.add_argument(
-        "--since", type=_moment, default="24h", metavar="TIME", help="36h (ago), 7d, 2026-11-20T16:00 (default: 24h)"
+        "--since",
+        type=_moment,
+        metavar="TIME",
+        help="36h (ago), 7d, 2026-11-20T16:00 (default: 24h, or when the record begins)",
     )
-    report.add_argument("--until", type=_moment, default="now", metavar="TIME", help="likewise (default: now)")
+    report.add_argument(
+        "--until", type=_moment, metavar="TIME", help="likewise (default: now, or when the record ends)"
+    )
     report.add_argument("--at", type=_moment, metavar="TIME", help="list who was connected at this time, too")
     _add_spark(report)
 
@@ -239,8 +245,9 @@ def _check(given: argparse.Namespace) -> int:
 
 
 def _report(given: argparse.Namespace) -> int:
+    now = datetime.datetime.now(datetime.UTC)
     try:
-        span = Span(given.since, given.until)
+        span = Span(given.since or moment("24h", now), given.until or moment("now", now))
         if given.at is not None and not span.since <= given.at < span.until:
             raise ValueError(f"--at {given.at:%Y-%m-%d %H:%M:%S} is not in the range {span}")
     except ValueError as e:
@@ -251,7 +258,7 @@ def _report(given: argparse.Namespace) -> int:
         return 2
     try:
         from spark_stats.reports import page
-        from spark_stats.reports.inventory import NoData, inventory
+        from spark_stats.reports.inventory import NoData, inventory, within_record
         from spark_stats.reports.java import NoJava
         from spark_stats.reports.report import MEMORY, SETTINGS, make
         from spark_stats.reports.session import session
@@ -260,11 +267,20 @@ def _report(given: argparse.Namespace) -> int:
         return 1
     _quiet()
     try:
-        # While Spark starts, which takes seconds.
+        span = within_record(given.directory, span, given.since is None, given.until is None)
+        print(f"report on {span}; Spark starts, which takes some seconds", file=sys.stderr, flush=True)
+        began = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(1, "inventory") as pool:
             looking = pool.submit(inventory, given.directory, span)
             with session("gripproxy report", given.master, given.memory or MEMORY, SETTINGS) as spark:
-                made = make(spark, looking.result(), given.into, given.at)
+                found = looking.result()
+                print(
+                    f"Spark has started within {time.monotonic() - began:.1f} s, and reads {found.rows:,} events; "
+                    "the tables take it some seconds too, of however few events",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                made = make(spark, found, given.into, given.at)
         print(page.write(given.into, made))
     except (NoData, NoJava, ValueError, OSError) as e:
         print(e, file=sys.stderr)

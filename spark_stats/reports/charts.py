@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from spark_stats.reports.bucket import PERS
 from spark_stats.reports.span import Span
 
-__all__ = ["Chart", "Tables", "charts"]
+__all__ = ["ERRORS", "Chart", "Tables", "charts"]
 
 MOST_POINTS: Final = 800
 """Buckets in one line; above that the next longer bucket is drawn."""
@@ -134,6 +134,32 @@ class Tables:
         """
         table = pq.read_table(self._into / f"{name}.parquet", filters=[("per", "==", "day"), ("by", "==", by)])
         return [pc.sum(table[figure]).as_py() or 0 for figure in figures]
+
+    def totals(self, name: str, by: str, keys: Sequence[str], figure: str) -> dict[tuple[str, ...], int]:
+        """Return sums over the range by the values of some keys.
+
+        Args:
+            name: name of the table.
+            by: set of keys that the rows are for.
+            keys: keys to add up by.
+            figure: column to add up.
+        """
+        table = pq.read_table(self._into / f"{name}.parquet", filters=[("per", "==", "day"), ("by", "==", by)])
+        found: dict[tuple[str, ...], int] = {}
+        for row in table.select([*keys, figure]).to_pylist():
+            place = tuple(row[key] for key in keys)
+            found[place] = found.get(place, 0) + (row[figure] or 0)
+        return found
+
+    def at_the_end(self, name: str, by: str, figure: str) -> int:
+        """Return the value in the last bucket of the page.
+
+        Args:
+            name: name of the table.
+            by: set of keys that the rows are for, without any other than ``all``.
+            figure: column with the value.
+        """
+        return sum(row[figure] for row in self.rows(name, by=by) if row["start"] == self.starts[-1])
 
     def most(self, name: str, by: str, figure: str) -> int:
         """Return the largest value in the range.
@@ -333,6 +359,67 @@ def _recoveries(tables: Tables) -> Chart:
     )  # fmt: skip
 
 
+ERRORS: Final = ("5xx", "4xx", "none")
+"""Classes of responses that are no success, as the page names them."""
+
+
+def _errors(tables: Tables) -> Chart:
+    figure = _figure(tables, "% of all responses", "unrecorded")
+    alone = tables.rows("responses", by="class")
+    every: dict[Any, int] = {}
+    for row in alone:
+        every[row["start"]] = every.get(row["start"], 0) + row["count"]
+    for name, label in zip(ERRORS, ("5xx: backend or gripproxy", "4xx: clients, limits", "client left"), strict=True):
+        rows = [{**row, "share": 100 * row["count"] / every[row["start"]]} for row in alone if row["class"] == name]
+        _add(figure, tables, label, tables.line(rows, "share", "unrecorded"))
+    return Chart(
+        "errors", "Errors",
+        "Share of the responses to clients that were no success, by the class of their status. Only gripproxy tells.",
+        "responses", figure,
+    )  # fmt: skip
+
+
+def _reasons(tables: Tables) -> Chart:
+    figure = _figure(tables, "responses", "unrecorded")
+    sums: dict[tuple[str, str], dict[Any, int]] = {}
+    for row in tables.rows("responses", by="class+reason"):
+        if row["class"] in ERRORS:
+            counts = sums.setdefault((row["class"], row["reason"]), {})
+            counts[row["start"]] = counts.get(row["start"], 0) + row["count"]
+    largest = sorted(sums, key=lambda key: (-sum(sums[key].values()), key))[:MOST_LINES]
+    for kind, reason in largest:
+        rows = [{"start": start, "count": count} for start, count in sums[kind, reason].items()]
+        name = f"{'client left:' if kind == 'none' else kind} {reason}"
+        _add(figure, tables, name, tables.line(rows, "count", "unrecorded"))
+    return Chart(
+        "reasons", "Errors by reason",
+        "Why responses were no success: the reason backend stands for an error that the backend itself has answered; "
+        "docs/stats.md describes the others.", "responses", figure,
+    )  # fmt: skip
+
+
+def _failing(tables: Tables) -> Chart:
+    figure = _figure(tables, "responses 5xx", "unrecorded")
+    rows = [row for row in tables.rows("responses", by="route+class") if row["class"] == "5xx"]
+    routes = sorted(
+        {row["route"] for row in rows}, key=lambda name: -sum(r["count"] for r in rows if r["route"] == name)
+    )
+    for route in routes[:MOST_LINES]:
+        some = [row for row in rows if row["route"] == route]
+        _add(figure, tables, route or "(no route id)", tables.line(some, "count", "unrecorded"))
+    return Chart("failing", "Errors per route", "Responses with a status of 500 or more.", "responses", figure)
+
+
+def _slow(tables: Tables) -> Chart:
+    figure = _figure(tables, "clients", "unrecorded")
+    for name, rows in tables.groups("recoveries", "route", "route", "slow_clients").items():
+        _add(figure, tables, name or "(no route id)", tables.line(rows, "slow_clients", "unrecorded"))
+    return Chart(
+        "slow", "Slow clients per route", "Clients cut off because they did not read. Only gripproxy tells.",
+        "recoveries", figure,
+    )  # fmt: skip
+
+
 def _pushes(tables: Tables) -> Chart:
     figure = _figure(tables, "deliveries", "unrecorded")
     rows = tables.rows("pushes", by="all")
@@ -373,8 +460,12 @@ _MAKERS: Final[tuple[Callable[[Tables], Chart], ...]] = (
     _deliveries,
     _fanout,
     _bytes,
+    _errors,
+    _reasons,
+    _failing,
     _outcomes,
     _recoveries,
+    _slow,
     _pushes,
     _channels,
 )

@@ -4,7 +4,8 @@ A **connection** is the sequence of ``conn`` events with one instance and id, up
 is a request, held or not; for WebSockets the socket. It
 
 - **begins** with the first event. If the record itself had begun, or the instance's endpoint had been connected,
-  shortly before (within the ttl), it may have been there already: its beginning is *unknown*;
+  shortly before, it may have been there already: its beginning is *unknown*. Shortly is within the ttl for a Pushpin,
+  which tells of its connections in the course of it, and a few seconds for a gripproxy, which tells of all at once;
 - **ends** with the event that ends it (``gone``), or when its ttl has passed since the last event (``lapsed``): the
   event that it was gone, or the record, is missing then, and its duration is unknown.
 
@@ -29,6 +30,9 @@ from spark_stats.reports.span import Span
 from spark_stats.schema import MOST
 
 __all__ = ["KEYS", "SETS", "TTL", "Connections", "connections", "course", "lasting", "present"]
+
+PRESENT_TOLD: Final = 5
+"""Seconds in which a gripproxy tells a recorder that has connected of all its connections. A Pushpin takes the ttl."""
 
 TTL: Final = 120
 """Seconds that a connection is taken to go on after an event without ``ttl``."""
@@ -95,7 +99,10 @@ def connections(events: Events, resumed: Mapping[str, Sequence[int]], ids: bool 
     made = every.where(F.col("began_at").isNotNull())
     lapsed = F.col("gone_at").isNull() & (F.col("until") < F.lit(events.span.until))
     began = F.unix_micros("began_at")
-    since = began - F.col("ttl") * 1_000_000
+    prompt = F.get(
+        F.array(*[F.lit(name.startswith("gripproxy")) for name in names.names["instance"]]), names.place("instance")
+    )
+    since = began - F.when(prompt, F.least("ttl", F.lit(PRESENT_TOLD))).otherwise(F.col("ttl")) * 1_000_000
     times = F.get(
         F.array(*[_array(resumed.get(endpoint, ())) for endpoint in names.names["endpoint"]]), names.place("endpoint")
     )

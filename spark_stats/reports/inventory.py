@@ -23,7 +23,7 @@ from spark_stats.errors import OperatorError
 from spark_stats.reports.span import Span
 from spark_stats.schema import OWN, SCHEMA
 
-__all__ = ["Inventory", "NoData", "Run", "Seen", "inventory"]
+__all__ = ["Inventory", "NoData", "Run", "Seen", "inventory", "within_record"]
 
 MOST_DOUBTS: Final = 32
 """Places in the numbers of a session where events are compared one by one, until all in between are as well."""
@@ -135,6 +135,48 @@ def inventory(root: pathlib.Path, span: Span) -> Inventory:
         if len(different) < len(runs):
             made.once[kind] = once[kind]
     return made
+
+
+def within_record(root: pathlib.Path, span: Span, since: bool, until: bool) -> Span:
+    """Return a span without the time before the record's first event, or behind its last one.
+
+    Args:
+        root: folder of the record.
+        span: range of time.
+        since: whether its begin may be changed.
+        until: whether its end may be.
+
+    Returns:
+        ``span`` itself if nothing is recorded in it.
+
+    Raises:
+        ValueError: a file is no segment; the text names it.
+        OSError: a file cannot be read.
+    """
+    days: dict[str, list[pathlib.Path]] = {}
+    for path in _segments(root, Span(span.since, span.until)):
+        days.setdefault(path.parent.parent.name, []).append(path)
+    times = [_extent(path) for day in (days[name] for name in {min(days), max(days)}) for path in day] if days else []
+    first = min((each[0] for each in times if each is not None), default=None)
+    last = max((each[1] for each in times if each is not None), default=None)
+    if first is None or last is None or last < span.since or first >= span.until:
+        return span
+    second = datetime.timedelta(seconds=1)
+    begin = max(span.since, first.replace(microsecond=0)) if since else span.since
+    end = min(span.until, last.replace(microsecond=0) + second) if until else span.until
+    return Span(begin, end) if begin < end else span
+
+
+def _extent(path: pathlib.Path) -> tuple[datetime.datetime, datetime.datetime] | None:
+    """Return the times of the first and the last event of a segment, by its footer; None if it has none."""
+    try:
+        metadata = pq.read_metadata(path)
+        place = metadata.schema.names.index("received_at")
+        groups = [metadata.row_group(group).column(place).statistics for group in range(metadata.num_row_groups)]
+        known = [each for each in groups if each is not None and each.has_min_max]
+        return (min(each.min for each in known), max(each.max for each in known)) if known else None
+    except (pa.ArrowException, ValueError) as e:
+        raise ValueError(f"{path} is broken, or no segment ({e}): move it away") from e
 
 
 def _without(root: pathlib.Path, span: Span) -> str:

@@ -16,7 +16,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_stats.reports import connections, deliveries, outcomes, recoveries, subscriptions, traffic
+from spark_stats.reports import connections, deliveries, outcomes, recoveries, responses, subscriptions, traffic
 from spark_stats.reports.bucket import by_sets, named
 from spark_stats.reports.events import DDL, Events, escaped, prepared, summary
 from spark_stats.reports.inventory import Inventory, Seen
@@ -34,6 +34,7 @@ TABLES: Final = (
     "traffic",
     "outcomes",
     "recoveries",
+    "responses",
     "events",
 )
 """Tables of minutes; those with a name of the report's have its columns."""
@@ -117,6 +118,7 @@ class Minutes(Events):
             "traffic": lambda: traffic.course(self),
             "outcomes": lambda: outcomes.course(self),
             "recoveries": lambda: recoveries.course(self),
+            "responses": lambda: responses.course(self),
             "events": self._events,
         }
 

@@ -22,6 +22,9 @@ NAME: Final = "report.html"
 MOST_ROWS: Final = 200
 """Rows of a table on the page; the files have all."""
 
+CLIENTS_SHOWN: Final = 25
+"""Addresses of clients on the page; the file has a thousand."""
+
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #222; --soft: #555; --paper: #fff; --tile: #f4f6f9; --rule: #ddd;
   --note: #fff4d6; --link: #1f5fa8; }
@@ -41,7 +44,7 @@ dt { color: var(--soft); font-size: .85em; } dd { margin: 0; font-size: 1.5em; f
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9em; width: 100%; }
 th, td { text-align: left; padding: .25em .8em .25em 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
-td.number, th.number { text-align: right; }
+td.number, th.number { text-align: right; } td.number { white-space: nowrap; }
 .unknown { background: var(--note); border-radius: 6px; padding: .7em 1em; color: var(--ink); }
 footer { margin-top: 3em; font-size: .85em; color: var(--soft); overflow-wrap: anywhere; }
 @media (max-width: 600px) { body { padding: .8em; } }
@@ -89,7 +92,8 @@ def write(into: pathlib.Path, made: Made) -> pathlib.Path:
     """
     tables = Tables(into, made.span)
     drawn = charts(tables)
-    sections = [*[_section(chart) for chart in drawn], _idle(tables), _gaps(tables), _present(tables, into)]
+    sections = [*[_section(chart) for chart in drawn], _routes(tables), _clients(tables), _idle(tables)]
+    sections += [_gaps(tables), _present(tables, into)]
     # Labels come from clients and backends: nothing of them may be taken for HTML.
     body = "\n".join(
         [
@@ -141,18 +145,30 @@ def _contents(sections: Sequence[str]) -> str:
 def _tiles(tables: Tables) -> str:
     items, deliveries = tables.sums("deliveries", "all", "items", "deliveries")
     new, gone = tables.sums("connections", "all", "new", "gone")
-    numbers = {
-        "connections, most at a time": tables.most("connections", "all", "connections_peak"),
+    still = tables.at_the_end("connections", "all", "connections_last")
+    responses = tables.totals("responses", "class", ("class",), "count")
+    numbers: dict[str, int | str] = {
+        "connections there before": still + gone - new,
         "new connections": new,
         "gone connections": gone,
+        "still there at the end": still,
+        "connections, most at a time": tables.most("connections", "all", "connections_peak"),
         "subscribers, most at a time": tables.most("subscriptions", "all", "subscribers_peak"),
         "items with subscribers": items,
         "deliveries": deliveries,
         "largest fan-out": tables.most("deliveries", "all", "fanout_max"),
     }
-    return (
-        "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{number:,}</dd></div>" for name, number in numbers.items()) + "</dl>"
-    )
+    if every := sum(responses.values()):
+        numbers["responses to clients"] = every
+        numbers["of these 5xx"] = _share(responses.get(("5xx",), 0), every)
+    shown = {name: f"{number:,}" if isinstance(number, int) else number for name, number in numbers.items()}
+    return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in shown.items()) + "</dl>"
+
+
+def _share(part: int, whole: int) -> str:
+    """Return a share as a percentage that is 0 only if it is nothing."""
+    share = 100 * part / whole
+    return "0 %" if not part else f"{share:.0f} %" if share >= 10 else f"{share:.1f} %" if share >= 0.1 else "< 0.1 %"
 
 
 def _unknown(tables: Tables) -> str:
@@ -195,6 +211,60 @@ def _gaps(tables: Tables) -> str:
     return _listed("gaps", "What is unknown", "In these times figures are missing or too low.", heads, rows)
 
 
+def _routes(tables: Tables) -> str:
+    """Return the table of routes, those with the most connections and responses first."""
+    by_route = ("route",)
+    new = tables.totals("connections", "route", by_route, "new")
+    peaks: dict[str, int] = {}
+    for row in tables.rows("connections", by="route"):
+        peaks[row["route"]] = max(peaks.get(row["route"], 0), row["connections_peak"])
+    sent = tables.totals("traffic", "route", by_route, "sent")
+    content, heads = (
+        tables.totals("traffic", "route", by_route, f"client_{what}_bytes_sent") for what in ("content", "header")
+    )
+    gaps, slow = (tables.totals("recoveries", "route", by_route, figure) for figure in ("gaps", "slow_clients"))
+    answers = tables.totals("responses", "route+class", ("route", "class"), "count")
+    responses: dict[str, int] = {}
+    for (route, _), count in answers.items():
+        responses[route] = responses.get(route, 0) + count
+    names = {name for (name,) in (*new, *sent)} | peaks.keys() | responses.keys()
+    rows = [
+        (
+            name or "(no route id)",
+            peaks.get(name, 0),
+            new.get((name,), 0),
+            sent.get((name,), 0),
+            content.get((name,), 0) + heads.get((name,), 0),
+            responses.get(name, 0),
+            _share(answers.get((name, "5xx"), 0), responses[name]) if responses.get(name) else "",
+            _share(answers.get((name, "4xx"), 0), responses[name]) if responses.get(name) else "",
+            gaps.get((name,), 0),
+            slow.get((name,), 0),
+        )
+        for name in sorted(names, key=lambda name: (-peaks.get(name, 0) - responses.get(name, 0), name))
+    ]
+    heads_ = (
+        "route", "connections, most", "new", "deliveries", "bytes to clients", "responses", "5xx", "4xx",
+        "items missed", "slow clients",
+    )  # fmt: skip
+    text = (
+        "Those with the most connections and responses. Responses, missed items and slow clients: only gripproxy tells."
+    )
+    return _listed("routes", "Routes", text, heads_, rows)
+
+
+def _clients(tables: Tables) -> str:
+    found = tables.rows("clients")
+    rows = [(row["peer_address"], row["connections"]) for row in found]
+    text = (
+        "By address, as X-Forwarded-For or the TCP connection has it: those with the most connections in the range. A "
+        "connection over HTTP is one request."
+    )
+    return _listed(
+        "clients", "Clients with the most connections", text, ("address", "connections"), rows, CLIENTS_SHOWN
+    )
+
+
 def _idle(tables: Tables) -> str:
     idle = [row for row in tables.rows("channels") if row["idle"]]
     idle.sort(key=lambda row: (-row["subscribers_peak"], row["channel"]))
@@ -211,21 +281,29 @@ def _present(tables: Tables, into: pathlib.Path) -> str:
     return _listed("present", "Who was connected", "At the time that was asked for.", columns, rows)
 
 
-def _listed(name: str, heading: str, text: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _listed(
+    name: str, heading: str, text: str, heads: Sequence[str], rows: Sequence[Sequence[Any]], most: int = MOST_ROWS
+) -> str:
     if not rows:
         return ""
-    more = f" The first {MOST_ROWS} of {len(rows):,}." if len(rows) > MOST_ROWS else f" {len(rows):,} in all."
-    first = "".join(f"<th>{html.escape(head)}</th>" for head in heads)
-    lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:MOST_ROWS])
+    more = f" The first {most} of {len(rows):,}." if len(rows) > most else f" {len(rows):,} in all."
+    kinds = [' class="number"' if _numeric(value) else "" for value in rows[0]]
+    first = "".join(f"<th{kind}>{html.escape(head)}</th>" for head, kind in zip(heads, kinds, strict=True))
+    lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:most])
     return (
         f'<section id="{name}"><h2>{heading}</h2><p>{text}{more}</p>'
         f'<div class="wide"><table><thead><tr>{first}</tr></thead><tbody>{lines}</tbody></table></div></section>'
     )
 
 
+def _numeric(value: Any) -> bool:
+    """Return whether a value stands at the right of its column: a number, or a share."""
+    return isinstance(value, int) or (isinstance(value, str) and value.endswith(" %"))
+
+
 def _cell(value: Any) -> str:
-    if isinstance(value, int):
-        return f'<td class="number">{value:,}</td>'
+    if _numeric(value):
+        return f'<td class="number">{value if isinstance(value, str) else f"{value:,}"}</td>'
     if isinstance(value, datetime.datetime):
         return f"<td>{value:%Y-%m-%d %H:%M:%S}</td>"
     return f"<td>{html.escape('' if value is None else str(value))}</td>"

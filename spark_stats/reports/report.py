@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from spark_stats.reports import (
     channels,
+    clients,
     connections,
     deliveries,
     files,
@@ -26,6 +27,7 @@ from spark_stats.reports import (
     outcomes,
     pushes,
     recoveries,
+    responses,
     subscriptions,
     traffic,
 )
@@ -100,7 +102,9 @@ TABLES: Final = (
     "subscriptions",
     "deliveries",
     "channels",
+    "clients",
     "traffic",
+    "responses",
     "outcomes",
     "recoveries",
     "pushes",
@@ -109,12 +113,13 @@ TABLES: Final = (
 )
 """All tables but ``present``, which is made when it is asked for."""
 
-_KEYS: Final = ("instance", "channel", "route", "mode", "transport", "outcome", "subscription")
+_KEYS: Final = ("instance", "channel", "route", "mode", "transport", "outcome", "subscription", "class", "reason")
 """Columns by which tables are sorted, after the bucket."""
 _CHAINS: Final = (
     ("connections", "connection_time", "present"),
     ("subscriptions", "deliveries", "channels"),
-    ("traffic",),
+    ("clients",),
+    ("traffic", "responses"),
     ("outcomes",),
     ("recoveries", "pushes"),
     ("gaps", "coverage"),
@@ -239,7 +244,9 @@ def _recipes(
         "channels": lambda: channels.ranking(
             *[events.spark.read.parquet(escaped(into / f"{name}.parquet")) for name in ("deliveries", "subscriptions")]
         ),
+        "clients": lambda: clients.ranking(events),
         "traffic": lambda: traffic.course(few),
+        "responses": lambda: responses.course(few),
         "outcomes": lambda: outcomes.course(few),
         "recoveries": lambda: recoveries.course(few),
         "pushes": lambda: pushes.course(few),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from spark_stats.reports import java
+from spark_stats.reports.java_messages import without_meaningless
 
 __all__ = ["MEMORY", "session"]
 
@@ -27,8 +29,12 @@ _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     # By default everything is on this machine's loopback.
     "spark.driver.host": "127.0.0.1",
-    "spark.log.level": "ERROR",
 }
+
+_LOG: Final = f'-Dlog4j2.configurationFile="{pathlib.Path(__file__).with_name("log4j2.properties").as_uri()}"'
+"""Option of Java for the log of Spark, which would report about itself otherwise."""
+
+_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
 @contextlib.contextmanager
@@ -53,9 +59,12 @@ def session(
     if not master.startswith("local"):
         # The workers connect to the driver, by an address that Spark finds.
         del own["spark.driver.host"]
-    for key, value in {**own, **(settings or {})}.items():
+    given = {**own, **(settings or {})}
+    given[_OPTIONS] = f"{_LOG} {given.get(_OPTIONS, '')}".strip()
+    for key, value in given.items():
         builder = builder.config(key, value)
-    made = builder.getOrCreate()
+    with without_meaningless():
+        made = builder.getOrCreate()
     try:
         yield made
     finally:

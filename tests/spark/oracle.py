@@ -101,7 +101,9 @@ class Oracle:
             route, transport, endpoint = (min(values)[2] if values else "" for values in told)
             end = "gone" if gone_at is not None else "lapsed" if lapses < self.until else None
             ended = gone_at if gone_at is not None else lapses if lapses < self.until else None
-            known = not any(began - 120 * SECOND < time <= began for time in resumed[endpoint])
+            # Gripproxies tell at once of all connections that there are.
+            window = 5 if instance.startswith("gripproxy") else 120
+            known = not any(began - window * SECOND < time <= began for time in resumed[endpoint])
             made.append(Spell(instance, route, transport, began, ended, end, known, identity))
         return made
 

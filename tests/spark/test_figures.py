@@ -229,6 +229,32 @@ def test_recoveries(reported: Reported, oracle: Oracle) -> None:
     same(table(reported, "recoveries", "per", "start", "instance", "route", "transport", *figures), calculated)
 
 
+def test_responses(reported: Reported, oracle: Oracle) -> None:
+    calculated = oracle.grouped(
+        f"""
+        SELECT *, coalesce(json_extract_string(extra, '$.class'), '') AS kind,
+               coalesce(json_extract_string(extra, '$.reason'), '') AS why
+        FROM inside WHERE type = 'responses' AND count BETWEEN 0 AND {1 << 40}
+        """,
+        "moment", ["instance", "route", "kind", "why"],
+        [[], ["kind"], ["kind", "why"], ["route", "kind"], ["instance", "route", "kind", "why"]],
+        "CAST(sum(count) AS BIGINT)",
+    )  # fmt: skip
+    same(table(reported, "responses", "per", "start", "instance", "route", "class", "reason", "count"), calculated)
+
+
+def test_clients(reported: Reported, oracle: Oracle) -> None:
+    calculated = oracle.rows(
+        """
+        SELECT peer_address, count(DISTINCT (instance, id)) FROM inside
+        WHERE type = 'conn' AND peer_address IS NOT NULL AND id IS NOT NULL GROUP BY ALL
+        ORDER BY 2 DESC, 1 LIMIT 1000
+        """
+    )
+    assert len(calculated) > 200
+    assert table(reported, "clients", "peer_address", "connections") == calculated
+
+
 def test_pushes(reported: Reported, oracle: Oracle) -> None:
     def number(name: str) -> str:
         value = f"TRY_CAST(json_extract_string(extra, '$.\"{name}\"') AS BIGINT)"
@@ -307,7 +333,7 @@ def test_coverage(reported: Reported, oracle: Oracle) -> None:
 def test_the_report_says_what_it_did(reported: Reported) -> None:
     assert reported.made.span == SPAN
     assert reported.made.rows["gaps"] == len(table(reported, "gaps", "reason"))
-    assert "1/13 looking for what is missing" in reported.shown
+    assert "1/15 looking for what is missing" in reported.shown
     for name in reported.made.rows:
         lines = (reported.into / f"{name}.csv").read_text().count("\n")
         assert lines == reported.made.rows[name] + 1
@@ -323,12 +349,24 @@ def test_days_are_of_utc(reported: Reported) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["connections", "connection_time", "subscriptions", "deliveries", "traffic", "outcomes", "recoveries", "pushes"],
+    [
+        "connections",
+        "connection_time",
+        "subscriptions",
+        "deliveries",
+        "traffic",
+        "outcomes",
+        "recoveries",
+        "responses",
+        "pushes",
+    ],
 )
 def test_rows_are_in_order(reported: Reported, name: str) -> None:
     there = pq.read_schema(reported.into / f"{name}.parquet").names
     keys = [
-        key for key in ("instance", "channel", "route", "mode", "transport", "outcome", "subscription") if key in there
+        key
+        for key in ("instance", "channel", "route", "mode", "transport", "outcome", "subscription", "class", "reason")
+        if key in there
     ]
     found = table(reported, name, "per", "by", "start", *keys)
     # Short names first, then the earlier bucket; what a row is not for stands before what it is for.

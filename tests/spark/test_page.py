@@ -26,10 +26,16 @@ HEADINGS = (
     "Deliveries",
     "Fan-out",
     "Bytes",
+    "Errors",
+    "Errors by reason",
+    "Errors per route",
     "What became of deliveries",
     "Recoveries and slow clients",
+    "Slow clients per route",
     "Pushes",
     "The busiest channels",
+    "Routes",
+    "Clients with the most connections",
 )
 EVIL = "</script><img src=x onerror=alert(1)><b>"
 

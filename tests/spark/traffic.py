@@ -29,6 +29,9 @@ ROUTES = ("", "api", "chat", "feed", "live")
 MODES = ("response", "stream", "ws")
 TRANSPORTS = ("http-response", "http-stream", "ws-message")
 SESSIONS = ("20261119T213000Z-aaaaaaaaaaaa", "20261120T000000Z-bbbbbbbbbbbb")
+ADDRESSES = (*(f"192.0.2.{number}" for number in range(250)), *(f"2001:db8::{number:x}" for number in range(9)))
+CLASSES = ("2xx", "2xx", "2xx", "4xx", "5xx", "none")
+REASONS = ("backend", "late", "limit", "refused")
 SECOND = 1_000_000
 
 
@@ -107,7 +110,8 @@ class Maker:
             "conn", at, instance[every],
             route=routes, id=identity,
             conn_type=pc.if_else(pa.array(ended), None, pick(("http", "ws"), socket[every])),
-            peer_address=pc.if_else(pa.array(ended), None, "192.0.2.7"),
+            # Some clients have many connections; that of a connection does not change.
+            peer_address=pc.if_else(pa.array(ended), None, pick(ADDRESSES, number[every] % 997 % len(ADDRESSES))),
             ttl=pc.if_else(pa.array(ended), None, pa.scalar(120, pa.int64())),
             unavailable=pc.if_else(pa.array(ended), True, pa.scalar(None, pa.bool_())),
         )  # fmt: skip
@@ -202,6 +206,21 @@ class Maker:
             transport=pick(TRANSPORTS, random.integers(0, 3, count)), extra=pa.array(extra, pa.string()),
         )  # fmt: skip
 
+    def responses(self, count: int) -> None:
+        """Events about responses; one has no class, and one a number that makes no sense."""
+        random = self.random
+        route = random.integers(0, 5, count)
+        kind, reason = random.integers(0, len(CLASSES), count), random.integers(0, len(REASONS), count)
+        extra = [f'{{"class":"{CLASSES[a]}","reason":"{REASONS[b]}"}}' for a, b in zip(kind, reason, strict=True)]
+        extra[0] = '{"reason":"late"}'
+        number = random.geometric(0.02, count)
+        number[1] = 1 << 41
+        self.add(
+            "responses", random.integers(0, self.length, count), random.integers(0, 3, count),
+            route=pc.if_else(pa.array(route == 0), None, pick(ROUTES, route)),
+            count=pa.array(number), extra=pa.array(extra, pa.string()),
+        )  # fmt: skip
+
     def pushes(self, count: int) -> None:
         """Events of the hub about its push subscriptions; some lack figures, or have strange ones."""
         random = self.random
@@ -261,6 +280,7 @@ def make(
     maker.reports()
     maker.recoveries(int(events * 0.01) + 10)
     maker.pushes(int(events * 0.01) + 10)
+    maker.responses(int(events * 0.01) + 10)
     total = 0
     numbered = []
     kinds: dict[str, list[pa.Table]] = {}
