@@ -165,50 +165,17 @@ def _tiles(tables: Tables) -> str:
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in shown.items()) + "</dl>"
 
 
-def _share(part: int, whole: int) -> str:
+class _Figure(str):
+    """Text of a number, made here."""
+
+    __slots__ = ()
+
+
+def _share(part: int, whole: int) -> _Figure:
     """Return a share as a percentage that is 0 only if it is nothing."""
     share = 100 * part / whole
-    return "0 %" if not part else f"{share:.0f} %" if share >= 10 else f"{share:.1f} %" if share >= 0.1 else "< 0.1 %"
-
-
-def _unknown(tables: Tables) -> str:
-    rows = tables.rows("gaps")
-    parts = []
-    for reasons, what in ((UNRECORDED, "was not recorded"), (UNREPORTED, "was not reported")):
-        found = [row for row in rows if row["reason"] in reasons]
-        if found:
-            longest = max(row["ended_at"] - row["began_at"] for row in found)
-            parts.append(f"{len(found)} times something {what}, for {_length(longest)} at most")
-    lost = sum(row["count"] or 0 for row in rows if row["reason"] == "missed-events")
-    if lost:
-        parts.append(f"{lost:,} events are known to be missing")
-    if not parts:
-        return "<p>The record has no gaps in this range.</p>"
-    what = "; ".join(parts)
-    return f'<p class="unknown">The record is not complete: {what}. See <a href="#gaps">what is unknown</a>.</p>'
-
-
-def _length(time: datetime.timedelta) -> str:
-    seconds = time.total_seconds()
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _gaps(tables: Tables) -> str:
-    rows = [
-        (
-            row["reason"],
-            row["endpoint"],
-            row["instance"],
-            row["began_at"],
-            _length(row["ended_at"] - row["began_at"]),
-            row["count"],
-        )
-        for row in tables.rows("gaps")
-    ]
-    heads = ("reason", "endpoint", "instance", "from", "for", "events missing")
-    return _listed("gaps", "What is unknown", "In these times figures are missing or too low.", heads, rows)
+    text = "0" if not part else f"{share:.0f}" if share >= 10 else f"{share:.1f}" if share >= 0.1 else "&lt; 0.1"
+    return _Figure(f"{text} %")
 
 
 def _routes(tables: Tables) -> str:
@@ -297,13 +264,13 @@ def _listed(
 
 
 def _numeric(value: Any) -> bool:
-    """Return whether a value stands at the right of its column: a number, or a share."""
-    return isinstance(value, int) or (isinstance(value, str) and value.endswith(" %"))
+    """Return whether a value stands at the right of its column."""
+    return isinstance(value, int | _Figure)
 
 
 def _cell(value: Any) -> str:
     if _numeric(value):
-        return f'<td class="number">{value if isinstance(value, str) else f"{value:,}"}</td>'
+        return f'<td class="number">{value:,}</td>' if isinstance(value, int) else f'<td class="number">{value}</td>'
     if isinstance(value, datetime.datetime):
         return f"<td>{value:%Y-%m-%d %H:%M:%S}</td>"
     return f"<td>{html.escape('' if value is None else str(value))}</td>"
