@@ -178,6 +178,46 @@ def _share(part: int, whole: int) -> _Figure:
     return _Figure(f"{text} %")
 
 
+def _unknown(tables: Tables) -> str:
+    rows = tables.rows("gaps")
+    parts = []
+    for reasons, what in ((UNRECORDED, "was not recorded"), (UNREPORTED, "was not reported")):
+        found = [row for row in rows if row["reason"] in reasons]
+        if found:
+            longest = max(row["ended_at"] - row["began_at"] for row in found)
+            parts.append(f"{len(found)} times something {what}, for {_length(longest)} at most")
+    lost = sum(row["count"] or 0 for row in rows if row["reason"] == "missed-events")
+    if lost:
+        parts.append(f"{lost:,} events are known to be missing")
+    if not parts:
+        return "<p>The record has no gaps in this range.</p>"
+    what = "; ".join(parts)
+    return f'<p class="unknown">The record is not complete: {what}. See <a href="#gaps">what is unknown</a>.</p>'
+
+
+def _length(time: datetime.timedelta) -> str:
+    seconds = time.total_seconds()
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _gaps(tables: Tables) -> str:
+    rows = [
+        (
+            row["reason"],
+            row["endpoint"],
+            row["instance"],
+            row["began_at"],
+            _length(row["ended_at"] - row["began_at"]),
+            row["count"],
+        )
+        for row in tables.rows("gaps")
+    ]
+    heads = ("reason", "endpoint", "instance", "from", "for", "events missing")
+    return _listed("gaps", "What is unknown", "In these times figures are missing or too low.", heads, rows)
+
+
 def _routes(tables: Tables) -> str:
     """Return the table of routes, those with the most connections and responses first."""
     by_route = ("route",)
