@@ -5,7 +5,7 @@ is a request, held or not; for WebSockets the socket. It
 
 - **begins** with the first event. If the record itself had begun, or the instance's endpoint had been connected,
   shortly before, it may have been there already: its beginning is *unknown*. Shortly is within the ttl for a Pushpin,
-  which tells of its connections in the course of it, and a few seconds for a gripproxy, which tells of all at once;
+  which reports its connections in the course of it, and a few seconds for a gripproxy, which reports all at once;
 - **ends** with the event that ends it (``gone``), or when its ttl has passed since the last event (``lapsed``): the
   event that it was gone, or the record, is missing then, and its duration is unknown.
 
@@ -32,7 +32,7 @@ from spark_stats.schema import MOST
 __all__ = ["KEYS", "SETS", "TTL", "Connections", "connections", "course", "lasting", "present"]
 
 PRESENT_TOLD: Final = 5
-"""Seconds in which a gripproxy tells a recorder that has connected of all its connections. A Pushpin takes the ttl."""
+"""Seconds in which a gripproxy reports all its connections to a recorder that has connected. A Pushpin takes the ttl."""
 
 TTL: Final = 120
 """Seconds that a connection is taken to go on after an event without ``ttl``."""

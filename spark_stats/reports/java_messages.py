@@ -13,7 +13,7 @@ from typing import Final
 __all__ = ["MEANINGLESS", "without_meaningless"]
 
 MEANINGLESS: Final = re.compile(rb"WARNING: Using incubator modules: ")
-"""Beginnings of lines that are dropped. Java writes this one itself, whatever its log is set to."""
+"""Beginnings of lines that are dropped. This one is written by Java itself, at each level of the log."""
 
 
 def _pass_on(reader: int, target: int) -> None:

@@ -1,7 +1,7 @@
 """Responses to clients by route, status class and reason, by gripproxy's ``responses`` events.
 
 - **class**: of the status, ``2xx`` to ``5xx``; ``none`` for a request whose client left before its response;
-- **reason**: why the response is what it is, one of docs/stats.md, "Reasons of responses".
+- **reason**: cause of the status, one of docs/stats.md, "Reasons of responses".
 
 An event is about the time since the report before it, and counts in the bucket that it arrived in. A bucket without any
 of them has no row. Pushpin has no such events.

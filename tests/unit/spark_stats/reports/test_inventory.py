@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_stats.reports.inventory import MOST_DOUBTS, NoData, Seen, inventory
+from spark_stats.reports.inventory import MOST_DOUBTS, NoData, Seen, inventory, within_record
 from spark_stats.reports.span import LOOK_BACK, Span
 from spark_stats.schema import SCHEMA
 from tests.support.spark_doubles import FakeClock, recording, tnet
@@ -150,3 +150,29 @@ def test_many_doubts_become_one(tmp_path: pathlib.Path) -> None:
         segment(tmp_path, "sub", f"{place} sure", numbered(place * 100 + 50, place * 100 + 51))
     (doubt,) = inventory(tmp_path, SPAN).doubtful["sub"]
     assert (doubt.first, doubt.last) == (0, MOST_DOUBTS * 100 + 9)
+
+
+class TestWithinTheRecord:
+    def test_the_range_is_that_of_the_events(self, tmp_path: pathlib.Path) -> None:
+        segment(tmp_path, "conn", "1", [{"seq": 1, "received_at": AT + 10.5 * SECOND}])
+        segment(tmp_path, "sub", "1", [{"seq": 2, "received_at": AT + 20 * SECOND}, {"seq": 3}], group=1)
+        wide = Span(AT - HOUR, AT + HOUR)
+        assert within_record(tmp_path, wide, True, True) == Span(AT, AT + 21 * SECOND)
+        assert within_record(tmp_path, wide, False, True) == Span(AT - HOUR, AT + 21 * SECOND)
+        assert within_record(tmp_path, wide, True, False) == Span(AT, AT + HOUR)
+
+    def test_a_range_inside_the_record_stays(self, tmp_path: pathlib.Path) -> None:
+        segment(tmp_path, "conn", "1", [{"seq": 1}, {"seq": 2, "received_at": AT + HOUR}])
+        inside = Span(AT + 60 * SECOND, AT + 90 * SECOND)
+        assert within_record(tmp_path, inside, True, True) == inside
+
+    def test_a_range_without_events_stays(self, tmp_path: pathlib.Path) -> None:
+        assert within_record(tmp_path, SPAN, True, True) == SPAN
+        segment(tmp_path, "conn", "1", [{"seq": 1}])
+        before = Span(AT - 2 * HOUR, AT - HOUR)
+        assert within_record(tmp_path, before, True, True) == before
+
+    def test_a_file_that_is_no_segment(self, tmp_path: pathlib.Path) -> None:
+        segment(tmp_path, "conn", "1", [{"seq": 1}]).write_bytes(b"PAR1 half")
+        with pytest.raises(ValueError, match=r"1\.parquet is broken, or no segment .*: move it away"):
+            within_record(tmp_path, SPAN, True, True)
