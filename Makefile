@@ -17,7 +17,7 @@ WAITING := -n $(if $(filter auto,$(JOBS)),$(shell echo $$((3 * $$(getconf _NPROC
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install dev run flask django reliable news watch sharded-cache replica two-services work-queues fan-out chat-express chat-python quick cover test unit e2e faults test-slow slow-e2e slow-faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark test-postgresql test-prometheus test-install packaging autobahn autobahn-limits bench bench-smoke bench-hub clean
+.PHONY: help install dev run flask django reliable news watch sharded-cache replica two-services work-queues fan-out chat-express chat-python chat-django quick cover test unit e2e faults test-slow slow-e2e slow-faults test-mutants soak fuzz lint format types changes test-oracle test-browser test-clients test-spark test-postgresql test-prometheus test-install packaging autobahn autobahn-limits bench bench-smoke bench-hub clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ flask: $(STAMPS)/examples ## the same with the Flask example
 
 django: $(STAMPS)/examples ## the same with the Django example
 	@$(BIN)/python examples/start.py django $(ARGS)
+
+chat-django: $(STAMPS)/examples ## a chat with django-eventstream, whose people can be thrown out of one room
+	@$(BIN)/python examples/start.py chat-django $(ARGS)
 
 reliable: $(STAMPS)/examples ## SSE, long-poll and WebSocket that miss nothing, on SQLite
 	@$(BIN)/python examples/start.py reliable $(ARGS)

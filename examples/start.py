@@ -126,6 +126,18 @@ EXAMPLES = {
   a long-poll           curl http://localhost:{port}/poll
   publish               curl -d 'hello' http://localhost:{port}/publish""",
     ),
+    "chat-django": Example(
+        ("chat_django/manage.py", "runserver", "--noreload", "127.0.0.1:{backend_port}"),
+        """\
+  in two windows        http://localhost:{port}/
+  in a shell            curl -c ann -d name=Ann http://localhost:{port}/join
+                        curl -b ann -N http://localhost:{port}/rooms/kitchen/events
+                        curl -b ann -N http://localhost:{port}/rooms/garden/events
+                        curl -c bob -d name=Bob http://localhost:{port}/join
+                        curl -b bob -d text=hello http://localhost:{port}/rooms/kitchen/say
+  Ann is thrown out     curl -b bob -d name=Ann http://localhost:{port}/rooms/kitchen/throw-out
+  and stays here        curl -b bob -d text=hello http://localhost:{port}/rooms/garden/say""",
+    ),
     "reliable": Example(
         ("reliable/app.py",),
         """\
@@ -218,7 +230,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--control-port", type=int, default=5561, help="HTTP port for publishers (default %(default)s)")
     parser.add_argument("--pull-port", type=int, default=5560, help="ZeroMQ PULL port (default %(default)s)")
     parser.add_argument("--sub-port", type=int, default=5562, help="ZeroMQ SUB port (default %(default)s)")
-    parser.add_argument("--command-port", type=int, default=5563, help="ZeroMQ REP port (default %(default)s)")
+    parser.add_argument(
+        "--command-port", type=int, default=5563, help="port of the command socket (default %(default)s)"
+    )
     parser.add_argument("--backend-port", type=int, default=8000, help="port of the backend (default %(default)s)")
     known, others = parser.parse_known_args(argv)
     options = vars(known)
