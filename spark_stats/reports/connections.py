@@ -32,7 +32,7 @@ from spark_stats.schema import MOST
 __all__ = ["KEYS", "SETS", "TTL", "Connections", "connections", "course", "lasting", "present"]
 
 PRESENT_TOLD: Final = 5
-"""Seconds in which a gripproxy reports all its connections to a recorder that has connected. A Pushpin takes the ttl."""
+"""Seconds in which a gripproxy reports all its connections to a new recorder. A Pushpin takes the ttl."""
 
 TTL: Final = 120
 """Seconds that a connection is taken to go on after an event without ``ttl``."""
