@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -79,6 +80,34 @@ def test_charts_are_there(browser: Browser, reported: Reported) -> None:
     assert page.locator("#present tbody tr").count() > 10
     if screenshot := os.environ.get("SCREENSHOT"):
         page.screenshot(path=screenshot, clip={"x": 0, "y": 0, "width": 1150, "height": 1500}, full_page=True)
+    page.context.close()
+
+
+def test_tiles_agree_with_each_other_and_with_the_tables(browser: Browser, reported: Reported) -> None:
+    page = open_at(browser, pages.write(reported.into, reported.made), 1150)
+    tiles = dict(zip(page.locator("dl dt").all_inner_texts(), page.locator("dl dd").all_inner_texts(), strict=True))
+    numbers = {name: int(text.replace(",", "")) for name, text in tiles.items() if text.replace(",", "").isdecimal()}
+    before, new, gone, still = (
+        numbers[name]
+        for name in ("connections there before", "new connections", "gone connections", "still there at the end")
+    )
+    assert min(before, new, gone, still) > 0
+    assert before + new - gone == still
+
+    def days(name: str, **keys: str) -> list[dict[str, Any]]:
+        rows = pq.read_table(reported.into / f"{name}.parquet").to_pylist()
+        return [row for row in rows if row["per"] == "day" and all(row[key] == keys[key] for key in keys)]
+
+    assert new == sum(row["new"] for row in days("connections", by="all"))
+    assert still == days("connections", by="all")[-1]["connections_last"]
+    responses = sum(row["count"] for row in days("responses", by="all"))
+    failed = sum(row["count"] for row in days("responses", by="class") if row["class"] == "5xx")
+    assert numbers["responses to clients"] == responses
+    assert tiles["of these 5xx"] == f"{100 * failed / responses:.0f} %"
+    routes = page.locator("#routes tbody tr").all_inner_texts()
+    assert len(routes) == 5
+    assert sum(int(row.split("\t")[5].replace(",", "")) for row in routes) == responses
+    assert page.locator("#clients tbody tr").count() == 25
     page.context.close()
 
 
