@@ -4,8 +4,9 @@ A **connection** is the sequence of ``conn`` events with one instance and id, up
 is a request, held or not; for WebSockets the socket. It
 
 - **begins** with the first event. If the record itself had begun, or the instance's endpoint had been connected,
-  shortly before, it may have been there already: its beginning is *unknown*. Shortly is within the ttl for a Pushpin,
-  which reports its connections in the course of it, and a few seconds for a gripproxy, which reports all at once;
+  shortly before, it may have been there already: its beginning is *unknown*. Shortly means within the ttl for a
+  Pushpin, which reports its connections in the course of it, and within a few seconds for a gripproxy, which reports
+  them at the start;
 - **ends** with the event that ends it (``gone``), or when its ttl has passed since the last event (``lapsed``): the
   event that it was gone, or the record, is missing then, and its duration is unknown.
 
