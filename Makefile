@@ -174,11 +174,12 @@ format: $(STAMPS)/dev ## let ruff rewrite
 types: $(STAMPS)/dev ## mypy, strict
 	$(BIN)/mypy
 
-packaging: $(STAMPS)/install ## make the manual page and the completion scripts anew (packaging/)
-	$(BIN)/gripproxy man > packaging/man/gripproxy.1
-	$(BIN)/gripproxy completion bash > packaging/completions/gripproxy
-	$(BIN)/gripproxy completion zsh > packaging/completions/_gripproxy
-	$(BIN)/gripproxy completion fish > packaging/completions/gripproxy.fish
+packaging: $(STAMPS)/install ## make the manual pages and the completion scripts anew (packaging/)
+	$(foreach program,gripproxy gripproxy-stats,\
+		$(BIN)/$(program) man > packaging/man/$(program).1; \
+		$(BIN)/$(program) completion bash > packaging/completions/$(program); \
+		$(BIN)/$(program) completion zsh > packaging/completions/_$(program); \
+		$(BIN)/$(program) completion fish > packaging/completions/$(program).fish;)
 
 changes: $(STAMPS)/dev ## the changelog of the next version (changes/README.md), or write it: make changes RELEASE=0.2.0
 	@$(BIN)/python -m tests.support.changes $(RELEASE)

@@ -1,4 +1,4 @@
-"""The command line: ``gripproxy-stats record``, ``check``, ``report`` and ``stream``."""
+"""The command line: ``gripproxy-stats record``, ``check``, ``report``, ``stream``, ``completion`` and ``man``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,29 @@ import pathlib
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gripproxy import __version__
+from gripproxy.command_line.command_tree import Command, command_of
+from gripproxy.command_line.completion import SHELLS
+from gripproxy.command_line.man_page import man_page
+from gripproxy.command_line.parser import USAGE_ERROR, CommandParser
 from spark_stats.reports.span import Span, moment
 
-__all__ = ["main"]
+__all__ = ["command_tree", "main"]
 
 SUMMARY = "Records the statistics of gripproxy or Pushpin, and makes reports of them."
 
 EPILOG = "docs/reports.md describes the record and the reports."
+
+MAN_SECTIONS: Final = (
+    (
+        "EXIT STATUS",
+        "0: done, or an ordered end.\n\n1: a failure while running, or faults found by check.\n\n"
+        "2: a command line that cannot be used, named in one line.",
+    ),
+)
+"""Sections of the manual page beside those that the parsers give."""
 
 _AddParser: TypeAlias = Callable[..., argparse.ArgumentParser]
 
@@ -43,15 +56,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gripproxy-stats", description=SUMMARY, epilog=EPILOG)
-    version = f"%(prog)s {__version__}"
-    parser.add_argument("--version", action="version", version=version, help="print the version, and end")
+    parser = CommandParser(prog="gripproxy-stats", description=SUMMARY, epilog=EPILOG)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_record(commands.add_parser)
     _add_check(commands.add_parser)
     _add_report(commands.add_parser)
     _add_stream(commands.add_parser)
+    completion = commands.add_parser("completion", help="print the completion script of a shell")
+    completion.set_defaults(run=_completion)
+    completion.add_argument("shell", choices=tuple(SHELLS), metavar="SHELL", help="bash, zsh or fish")
+    man = commands.add_parser("man", help="print the manual page, for man -l -")
+    man.set_defaults(run=_man)
     return parser
+
+
+def command_tree() -> Command:
+    """Return all commands with their options, as the parser has them."""
+    return command_of("gripproxy-stats", _parser())
 
 
 def _add_record(add_parser: _AddParser) -> None:
@@ -187,6 +208,16 @@ def _sync(text: str) -> float | None:
     return number
 
 
+def _completion(given: argparse.Namespace) -> int:
+    print(SHELLS[given.shell](command_tree()), end="")
+    return 0
+
+
+def _man(_: argparse.Namespace) -> int:
+    print(man_page(command_tree(), __version__, MAN_SECTIONS), end="")
+    return 0
+
+
 def _record(given: argparse.Namespace) -> int:
     try:
         from gripproxy.stats.subscriber import reachable
@@ -194,26 +225,22 @@ def _record(given: argparse.Namespace) -> int:
         from spark_stats.recorder import Recorder
         from spark_stats.recording import Limits, RecordError, Recording
     except ModuleNotFoundError as e:
-        print(f"{e.name} is missing: pip install 'gripproxy[record]'", file=sys.stderr)
-        return 1
+        return _missing(given, e, "record")
     # As it stands in a configuration, where it is bound: all interfaces are this machine.
     endpoints = [reachable(endpoint) for endpoint in given.endpoint]
     if len(set(endpoints)) != len(endpoints):
-        print("an endpoint is named twice: its events would be recorded twice", file=sys.stderr)
-        return 2
+        return _failed(given, "an endpoint is named twice: its events would be recorded twice", USAGE_ERROR)
     directory = Directory(given.into)
     try:
         directory.lock()
     except (DirectoryInUse, OSError) as e:
-        print(e, file=sys.stderr)
-        return 1
+        return _failed(given, str(e))
     try:
         limits = Limits(size=int(given.segment_size * 1024 * 1024), age=given.segment_age, sync=given.sync)
         try:
             recorder = Recorder(Recording(directory, limits), endpoints, given.queue, given.progress)
         except ValueError as e:
-            print(e, file=sys.stderr)
-            return 2
+            return _failed(given, str(e), USAGE_ERROR)
         recorder.run()
     except RecordError as e:
         logging.getLogger("spark_stats").error("%s", e)
@@ -228,11 +255,9 @@ def _check(given: argparse.Namespace) -> int:
         from spark_stats.directory import Directory
         from spark_stats.survey import survey
     except ModuleNotFoundError as e:
-        print(f"{e.name} is missing: pip install 'gripproxy[record]'", file=sys.stderr)
-        return 1
+        return _missing(given, e, "record")
     if not given.directory.is_dir():
-        print(f"{given.directory} is no folder", file=sys.stderr)
-        return 2
+        return _failed(given, f"{given.directory} is no folder", USAGE_ERROR)
     found = survey(Directory(given.directory))
     print(f"{found.segments} segments, {found.events} events, the recorder's own among them")
     for path in found.duplicates:
@@ -251,11 +276,9 @@ def _report(given: argparse.Namespace) -> int:
         if given.at is not None and not span.since <= given.at < span.until:
             raise ValueError(f"--at {given.at:%Y-%m-%d %H:%M:%S} is not in the range {span}")
     except ValueError as e:
-        print(e, file=sys.stderr)
-        return 2
+        return _failed(given, str(e), USAGE_ERROR)
     if not given.directory.is_dir():
-        print(f"{given.directory} is no folder", file=sys.stderr)
-        return 2
+        return _failed(given, f"{given.directory} is no folder", USAGE_ERROR)
     try:
         from spark_stats.reports import page
         from spark_stats.reports.inventory import NoData, inventory, within_record
@@ -263,8 +286,7 @@ def _report(given: argparse.Namespace) -> int:
         from spark_stats.reports.report import MEMORY, SETTINGS, make
         from spark_stats.reports.session import session
     except ModuleNotFoundError as e:
-        print(f"{e.name} is missing: pip install 'gripproxy[spark]'", file=sys.stderr)
-        return 1
+        return _missing(given, e, "spark")
     _quiet()
     try:
         span = within_record(given.directory, span, given.since is None, given.until is None)
@@ -283,33 +305,38 @@ def _report(given: argparse.Namespace) -> int:
                 made = make(spark, found, given.into, given.at)
         print(page.write(given.into, made))
     except (NoData, NoJava, ValueError, OSError) as e:
-        print(e, file=sys.stderr)
-        return 1
+        return _failed(given, str(e))
     return 0
 
 
 def _stream(given: argparse.Namespace) -> int:
     if not given.directory.is_dir():
-        print(
-            f"{given.directory} is no folder: `gripproxy-stats record … --into {given.directory}` makes one",
-            file=sys.stderr,
-        )
-        return 2
+        advice = f"`gripproxy-stats record … --into {given.directory}` makes one"
+        return _failed(given, f"{given.directory} is no folder: {advice}", USAGE_ERROR)
     try:
         from spark_stats.reports import stream
         from spark_stats.reports.java import NoJava
         from spark_stats.reports.session import MEMORY, session
     except ModuleNotFoundError as e:
-        print(f"{e.name} is missing: pip install 'gripproxy[spark]'", file=sys.stderr)
-        return 1
+        return _missing(given, e, "spark")
     _quiet()
     try:
         with session("gripproxy stream", given.master, given.memory or MEMORY, stream.SETTINGS) as spark:
             stream.run(spark, given.directory, given.into, given.delay, given.interval, given.once)
     except (NoJava, stream.StreamError, OSError) as e:
-        print(e, file=sys.stderr)
-        return 1
+        return _failed(given, str(e))
     return 0
+
+
+def _failed(given: argparse.Namespace, message: str, status: int = 1) -> int:
+    """Print an error as the parser does, and return the exit status."""
+    print(f"gripproxy-stats {given.command}: error: {message}", file=sys.stderr)
+    return status
+
+
+def _missing(given: argparse.Namespace, error: ModuleNotFoundError, extra: str) -> int:
+    advice = f"pip install '.[{extra}]' in a checkout, or 'gripproxy-{__version__}-py3-none-any.whl[{extra}]'"
+    return _failed(given, f"{error.name} is missing: {advice}")
 
 
 def _quiet() -> None:

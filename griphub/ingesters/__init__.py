@@ -8,5 +8,5 @@
     ingest_request      contents of requests to the hub, and the meaning of their answers. Sans-I/O
     ingest_client       requests to the hub, with repetitions
 
-Imports: ``griphub.client``. The driver is in the extra ``gripproxy[postgresql]``.
+Imports: ``griphub.client``. The driver is in the extra ``postgresql`` of the distribution.
 """

@@ -19,7 +19,7 @@ from typing import IO, Final
 
 from griphub.store import maintenance
 from griphub.store.errors import StoreError, StoreProblem
-from gripproxy.cli.parser import CommandParser
+from gripproxy.command_line.parser import CommandParser
 
 __all__ = ["command_parser", "main"]
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gripproxy import __version__
-from gripproxy.cli.command_tree import Command, command_of
-from gripproxy.cli.parser import USAGE_ERROR, CommandParser
+from gripproxy.command_line.command_tree import Command, command_of
+from gripproxy.command_line.parser import USAGE_ERROR, CommandParser
 from gripproxy.config import Config, ConfigError, Overrides, survey_config
 from gripproxy.config.exposure import exposures, shipped_keys
 from gripproxy.process.handover import Handover
@@ -377,14 +377,14 @@ def command_tree() -> Command:
 
 
 def _completion(options: argparse.Namespace) -> int:
-    from gripproxy.cli.completion import SHELLS
+    from gripproxy.command_line.completion import SHELLS
 
     print(SHELLS[options.shell](command_tree()), end="")
     return 0
 
 
 def _man(_: argparse.Namespace) -> int:
-    from gripproxy.cli.man_page import man_page
+    from gripproxy.command_line.man_page import man_page
 
     print(man_page(command_tree(), __version__, MAN_SECTIONS), end="")
     return 0

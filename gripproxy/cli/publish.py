@@ -17,8 +17,8 @@ from typing import Any, Final, TextIO
 
 import orjson
 
-from gripproxy.cli.parser import CommandParser
 from gripproxy.cli.publish_transport import Audience, Batch, HttpSender, PublishError, Sender, ZmqSender, why
+from gripproxy.command_line.parser import CommandParser
 from gripproxy.grip.item import ItemError, fault_of
 from gripproxy.grip.item_json import parse_json
 from gripproxy.grip.response import FINAL_MAX, FINAL_MIN

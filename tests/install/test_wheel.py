@@ -135,6 +135,19 @@ def test_the_manual_page_is_read_by_man(bare: pathlib.Path) -> None:
     assert "hub topics [ACTION] [TOPIC]" in text
 
 
+def test_the_manual_page_of_the_statistics_is_read_by_man(bare: pathlib.Path) -> None:
+    text = run("man", "-E", "ascii", "--warnings", "-l", bare / "share" / "man" / "man1" / "gripproxy-stats.1")
+    assert "gripproxy-stats - Records the statistics of gripproxy or Pushpin" in text
+    assert "--segment-age" in text
+
+
+def test_fish_completes_the_statistics(bare: pathlib.Path) -> None:
+    script = bare / "share" / "fish" / "vendor_completions.d" / "gripproxy-stats.fish"
+    ask = f"source {script}; complete -C 'gripproxy-stats re'"
+    found = {line.partition("\t")[0] for line in run("fish", "--no-config", "-c", ask).splitlines()}
+    assert found == {"record", "report"}
+
+
 def test_fish_completes(bare: pathlib.Path) -> None:
     script = bare / "share" / "fish" / "vendor_completions.d" / "gripproxy.fish"
     ask = f"source {script}; complete -C 'gripproxy top --sort '"
@@ -142,8 +155,9 @@ def test_fish_completes(bare: pathlib.Path) -> None:
     assert found == {"deliveries", "items", "subscribers", "total", "last", "name"}
 
 
-def test_zsh_takes_the_script(bare: pathlib.Path) -> None:
+@pytest.mark.parametrize("program", ["gripproxy", "gripproxy-stats"])
+def test_zsh_takes_the_script(bare: pathlib.Path, program: str) -> None:
     folder = bare / "share" / "zsh" / "site-functions"
-    ask = f"fpath=({folder} $fpath); autoload -U compinit; compinit -u -D; echo $_comps[gripproxy]"
-    assert run("zsh", "-f", "-c", ask) == "_gripproxy\n"
-    run("zsh", "-f", "-n", folder / "_gripproxy")
+    ask = f"fpath=({folder} $fpath); autoload -U compinit; compinit -u -D; echo $_comps[{program}]"
+    assert run("zsh", "-f", "-c", ask) == f"_{program}\n"
+    run("zsh", "-f", "-n", folder / f"_{program}")

@@ -42,6 +42,7 @@ LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
         "client",
     ),
     "runner": ("grip", "config", "process", "routing"),
+    "command_line": ("grip",),
     "live": ("grip", "config", "stats"),
     "top": ("grip", "config", "stats", "live"),
     "handler.stats": SHARED,
@@ -89,11 +90,11 @@ LAYERS: Final[Mapping[str, tuple[str, ...]]] = {
     "griphub.ingesters": ("griphub.client", "griphub.windows"),
     "cli": (
         *("grip", "pipe", "config", "process", "http1", "routing", "stats", "delivery", "sessions", "backend"),
-        *("client", "worker", "runner", "live", "top"),
+        *("client", "worker", "runner", "command_line", "live", "top"),
         *("handler.stats", "handler.dispatch", "handler.sources", "handler.control", "handler.service"),
         *("griphub.store", "griphub.client", "griphub.service"),
     ),
-    "spark_stats": ("stats",),
+    "spark_stats": ("stats", "command_line"),
 }
 """Rooms from the bottom to the top, each with the rooms that it may import."""
 

@@ -6,20 +6,28 @@ import pytest
 
 from gripproxy import __version__
 from gripproxy.cli import main
-from gripproxy.cli.completion import SHELLS
-from gripproxy.cli.man_page import man_page
+from gripproxy.command_line.completion import SHELLS
+from gripproxy.command_line.man_page import man_page
+from spark_stats import __main__ as stats
 from tests.support.architecture import ROOT
 
 STALE = "stale: make packaging"
-SCRIPTS = {"bash": "gripproxy", "zsh": "_gripproxy", "fish": "gripproxy.fish"}
+NAMES = {"bash": "{}", "zsh": "_{}", "fish": "{}.fish"}
+PROGRAMS = {
+    "gripproxy": (main.command_tree, main.MAN_SECTIONS),
+    "gripproxy-stats": (stats.command_tree, stats.MAN_SECTIONS),
+}
 
 
-def test_the_manual_page() -> None:
-    page = (ROOT / "packaging" / "man" / "gripproxy.1").read_text()
-    assert page == man_page(main.command_tree(), __version__, main.MAN_SECTIONS), STALE
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_manual_page(program: str) -> None:
+    page = (ROOT / "packaging" / "man" / f"{program}.1").read_text()
+    tree, sections = PROGRAMS[program]
+    assert page == man_page(tree(), __version__, sections), STALE
 
 
-@pytest.mark.parametrize("shell", SCRIPTS)
-def test_completions(shell: str) -> None:
-    script = (ROOT / "packaging" / "completions" / SCRIPTS[shell]).read_text()
-    assert script == SHELLS[shell](main.command_tree()), STALE
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("shell", NAMES)
+def test_completions(shell: str, program: str) -> None:
+    script = (ROOT / "packaging" / "completions" / NAMES[shell].format(program)).read_text()
+    assert script == SHELLS[shell](PROGRAMS[program][0]()), STALE

@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+from gripproxy import __version__
 from gripproxy.stats.subscriber import QUEUE
 from spark_stats.__main__ import _parser, main
 from spark_stats.recording import Limits
@@ -34,13 +35,39 @@ def test_never_and_at_once() -> None:
         (["record", "x", "--into", "d", "--segment-size", "inf"], "expected a number above 0"),
         (["record", "x", "--into", "d", "--queue", "0"], "expected a whole number from 1"),
         (["record", "x", "--into", "d", "--sync", "-1"], "expected seconds from 0, or never"),
+        (["recrod"], "invalid choice: 'recrod': did you mean 'record'?"),
+        (
+            ["record", "x", "--into", "d", "--segment-sice", "3"],
+            "no option '--segment-sice': did you mean '--segment-size'?",
+        ),
     ],
 )
 def test_wrong_arguments(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
-    assert text in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert text in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["", "record", "check", "report", "stream", "completion", "man"])
+def test_each_command_has_its_version(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*command.split(), "--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"{' '.join(['gripproxy-stats', *command.split()])} {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["check", "report --into x", "stream --into x"])
+def test_a_folder_that_is_missing_is_an_error_in_one_line(
+    command: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *more = command.split()
+    assert main([name, str(tmp_path / "nowhere"), *more]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"gripproxy-stats {name}: error: {tmp_path}/nowhere is no folder")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("other", ["tcp://127.0.0.1:1", "tcp://*:1"])

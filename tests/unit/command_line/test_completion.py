@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from gripproxy.cli import main
-from gripproxy.cli.completion import SHELLS, bash
+from gripproxy.command_line.completion import SHELLS, bash
 
 ASK = """
 source "$1"; shift

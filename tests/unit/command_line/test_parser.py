@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from gripproxy import __version__
-from gripproxy.cli.parser import CommandParser
+from gripproxy.command_line.parser import CommandParser
 from gripproxy.grip.nearest_name import nearest
 
 

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from gripproxy.cli import main
-from gripproxy.cli.command_tree import Command, Operand, Option
-from gripproxy.cli.man_page import man_page
+from gripproxy.command_line.command_tree import Command, Operand, Option
+from gripproxy.command_line.man_page import man_page
 
 
 def test_a_small_page() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gripproxy.cli.command_tree import Command, Option
+from gripproxy.command_line.command_tree import Command, Option
 
 __all__ = ["man_page"]
 

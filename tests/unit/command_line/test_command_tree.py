@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from gripproxy.cli import main
-from gripproxy.cli.command_tree import Operand, Option, command_of
-from gripproxy.cli.parser import CommandParser
+from gripproxy.command_line.command_tree import Operand, Option, command_of
+from gripproxy.command_line.parser import CommandParser
 
 
 def test_a_parser_with_everything() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from gripproxy.cli.command_tree import Command, Option
+from gripproxy.command_line.command_tree import Command, Option
 
 __all__ = ["SHELLS", "bash", "fish", "zsh"]
 
