@@ -211,7 +211,7 @@ test-prometheus: $(STAMPS)/dev ## metrics, alert rules and the dashboard against
 	@for tool in prometheus promtool; do command -v $$tool >/dev/null || { echo "make test-prometheus: $$tool not found: apt-get install prometheus" >&2; exit 1; }; done
 	$(BIN)/python -m pytest tests/prometheus $(ARGS)
 
-test-install: $(STAMPS)/dev ## the wheel in a bare environment, and behind other servers (apt: zsh fish man-db nginx-light haproxy caddy)
+test-install: $(STAMPS)/dev ## the wheel in a bare environment, and behind other servers (apt: zsh fish man-db nginx-light haproxy caddy systemd)
 	@for tool in zsh fish man caddy; do command -v $$tool >/dev/null || { echo "make test-install: $$tool not found: apt-get install zsh fish man-db nginx-light haproxy caddy" >&2; exit 1; }; done
 	$(BIN)/python -m pytest tests/install --timeout=600 $(ARGS)
 

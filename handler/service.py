@@ -204,7 +204,7 @@ class Service:
         joined, workers = self.links.joined, self._config.proxy.workers
         if self._serving and joined >= workers:
             return ""
-        return f"{joined} of {workers} workers have joined" if joined < workers else "not taking items in"
+        return f"workers that have joined: {joined} of {workers}" if joined < workers else "not taking items in"
 
     def logged(self, report: Logged) -> None:
         """Count a warning or an error of the runner, and send it to subscribers of the stats socket.

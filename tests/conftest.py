@@ -34,6 +34,7 @@ LONGEST: Final = (
 
 SLOW: Final = (
     *LONGEST,
+    "tests/e2e/test_document_commands.py",
     "tests/e2e/test_examples*.py",
     "tests/e2e/test_hub_client.py",
     "tests/e2e/test_hub_follow.py",

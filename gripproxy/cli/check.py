@@ -241,7 +241,7 @@ def _listening(config: Config) -> list[str]:
     verb = "connects to" if handler.push_in_sub_connect else "on"
     lines += [f"publishers: ZeroMQ SUB {verb} {spec}" for spec in handler.push_in_sub_specs]
     if handler.command_spec:
-        lines.append(f"commands: ZeroMQ REP {handler.command_spec}")
+        lines.append(f"commands: ZeroMQ ROUTER {handler.command_spec}")
     if handler.stats_spec:
         lines.append(f"stats: ZeroMQ PUB {handler.stats_spec}")
     metrics = [handler.prometheus_port, config.proxy.prometheus_port]

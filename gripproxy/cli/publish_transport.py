@@ -298,14 +298,14 @@ class ZmqSender:
             if event & _REFUSED:
                 return "what listens there does not speak ZeroMQ: give the port of push_in_spec, or an http: address"
             return "what listens there is no PULL socket: give the port of push_in_spec"
-        return "nobody takes messages there"
+        return "no socket takes messages there"
 
     def send(self, items: list[dict[str, Any]]) -> None:
         for item in items:
             try:
                 self._socket.send(to_tnet(item))
             except self._zmq.Again as error:
-                raise PublishError(f"{self._spec}: nobody takes messages there") from error
+                raise PublishError(f"{self._spec}: no socket takes messages there") from error
 
     def close(self) -> None:
         self._socket.close()

@@ -43,7 +43,7 @@ def _exposures(config: Config) -> Iterator[str]:
     for kind, what, key, spec, section in (
         ("PULL", "publish", "push_in_spec", settings.push_in_spec, "handler"),
         *(("SUB", "publish", "push_in_sub_specs", spec, "handler") for spec in subs),
-        ("REP", "publish and give commands", "command_spec", settings.command_spec, "handler"),
+        ("ROUTER", "publish and give commands", "command_spec", settings.command_spec, "handler"),
         ("PUB", "read all statistics, with addresses of clients,", "stats_spec", settings.stats_spec, "handler"),
         ("PUB", "read the statistics of push subscriptions", "stats_spec", config.hub.stats_spec, "hub"),
     ):

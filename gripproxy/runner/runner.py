@@ -416,7 +416,7 @@ class Runner:
         """Return the processes of a reload for the log, as ``2 workers, then the handler``."""
         counts = Counter(each.kind for each in processes)
         overlapping = [each.kind for each in self.services if each.replacement is Replacement.OVERLAPPING]
-        parts = [" and ".join(f"{counts[kind]} {kind}s" for kind in overlapping)]
+        parts = [" and ".join(f"{counts[kind]} {kind}{'' if counts[kind] == 1 else 's'}" for kind in overlapping)]
         parts += [f"then the {kind}" for kind in counts if kind not in overlapping]
         return ", ".join(filter(None, parts))
 

@@ -179,7 +179,9 @@ def once(endpoints: Sequence[str], view: View, interval: float, rows: int, as_js
             listen(CONNECT_TIMEOUT, lambda: all(subscriber.connected for subscriber in sockets.subscribers))
             if not any(subscriber.connected for subscriber in sockets.subscribers):
                 tried = ", ".join(subscriber.endpoint for subscriber in sockets.subscribers)
-                raise NotConnected(f"nobody answers at {tried}; is it running, and is that its stats_spec?")
+                raise NotConnected(
+                    f"no stats socket answers at {tried}; is the service running, and is that its stats_spec?"
+                )
             listen(SETTLING, lambda: False)
             sockets.model.snapshot(time.monotonic())
             listen(interval, lambda: False)

@@ -279,6 +279,9 @@ class Worker:
         self._tick()
         self._sweep()
         child.ready()
+        if not child.supervised:  # the runner has logged its sockets itself
+            for listener in listeners:
+                log.info("listening", url=listener.url, key=listener.key)
         # Objects made so far live as long as the process: the collector need not visit them again.
         gc.collect()
         gc.freeze()

@@ -33,7 +33,7 @@ def test_every_open_port_is_named_at_the_start_and_in_check(tmp_path: pathlib.Pa
             rf"HTTP control port on 0\.0\.0\.0, port {gripproxy.control}: .* write control_key=SECRET",
             rf"ZeroMQ PULL on tcp://\*:{pull} .* write push_in_spec=tcp://127\.0\.0\.1:{pull}",
             rf"ZeroMQ SUB on tcp://0\.0\.0\.0:{sub} .* write push_in_sub_specs=tcp://127\.0\.0\.1:{sub}",
-            rf"ZeroMQ REP on tcp://0\.0\.0\.0:{rep} .* write command_spec=tcp://127\.0\.0\.1:{rep}",
+            rf"ZeroMQ ROUTER on tcp://0\.0\.0\.0:{rep} .* write command_spec=tcp://127\.0\.0\.1:{rep}",
             rf"ZeroMQ PUB on tcp://0\.0\.0\.0:{stats} .* write stats_spec=tcp://127\.0\.0\.1:{stats}",
             rf"metrics on {metrics}: .* write prometheus_port=127\.0\.0\.1:{metrics}",
             r"sig_key=changeme is the key that is shipped, .* write sig_key=base64:SECRET",

@@ -149,7 +149,8 @@ def test_nobody_there(tmp_path: pathlib.Path) -> None:
     status, text, errors = run(f"--spec=ipc://{tmp_path}/none")
     assert (status, text) == (1, "")
     assert errors == (
-        f"gripproxy top: error: nobody answers at ipc://{tmp_path}/none; is it running, and is that its stats_spec?\n"
+        f"gripproxy top: error: no stats socket answers at ipc://{tmp_path}/none; "
+        "is the service running, and is that its stats_spec?\n"
     )
 
 

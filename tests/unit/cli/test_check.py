@@ -125,7 +125,7 @@ class TestCheck:
             "  publishers: http://[::1]:5561 with a key",
             "  publishers: ZeroMQ PULL tcp://127.0.0.1:5560",
             "  publishers: ZeroMQ SUB on ipc://s",
-            "  commands: ZeroMQ REP tcp://*:5563",
+            "  commands: ZeroMQ ROUTER tcp://*:5563",
             "  stats: ZeroMQ PUB ipc://t",
             "  metrics: [::1]:9",
             "  processes: 1 handler, 3 workers",

@@ -240,7 +240,9 @@ class TestZmq:
 
     def test_nobody_is_there(self, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
         spec = f"ipc://{tmp_path}/x"
-        assert failed(capsys, "c", "x", "--spec", spec, "--timeout", "0.01") == f"{spec}: nobody takes messages there"
+        assert (
+            failed(capsys, "c", "x", "--spec", spec, "--timeout", "0.01") == f"{spec}: no socket takes messages there"
+        )
 
 
 def pieces(data: bytes, sizes: Iterator[int]) -> Callable[[int], bytes]:

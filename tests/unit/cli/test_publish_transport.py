@@ -144,5 +144,5 @@ class TestZmq:
         server.close()
 
     def test_nobody(self, tmp_path: pathlib.Path) -> None:
-        with pytest.raises(PublishError, match="nobody takes messages there"):
+        with pytest.raises(PublishError, match="no socket takes messages there"):
             ZmqSender(f"ipc://{tmp_path}/none", 0.05)

@@ -65,8 +65,8 @@ class TestExposures:
                 "push_in_sub_specs=tcp://127.0.0.1:5562, or control_zmq=open if only publishers reach it,",
             ],
             [
-                "ZeroMQ REP on tcp://0.0.0.0:5563 (command_spec): other machines can publish and give commands without "
-                "a key",
+                "ZeroMQ ROUTER on tcp://0.0.0.0:5563 (command_spec): other machines can publish and give commands "
+                "without a key",
                 "command_spec=tcp://127.0.0.1:5563, or control_zmq=open if only publishers reach it,",
             ],
             [

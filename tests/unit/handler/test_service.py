@@ -52,13 +52,13 @@ async def test_the_settings_reach_the_dispatcher(tmp_path: pathlib.Path) -> None
 
 async def test_it_is_not_ready_before_its_workers_are(tmp_path: pathlib.Path) -> None:
     service = Service(load_config(write(tmp_path, "prometheus_port=ipc://" + str(tmp_path / "metrics"))))
-    assert "workers have joined" in service.unready()
+    assert "workers that have joined: 0 of " in service.unready()
     opening = asyncio.create_task(service.open())
     for _ in range(1000):
         if (tmp_path / "metrics").exists():
             break
         await asyncio.sleep(0.01)
-    assert "workers have joined" in service.unready()
+    assert "workers that have joined: 0 of " in service.unready()
     reader, writer = await asyncio.open_unix_connection(str(tmp_path / "metrics"))
     writer.write(b"GET /readyz HTTP/1.0\r\n\r\n")
     assert (await reader.read()).startswith(b"HTTP/1.0 503 Service Unavailable\r\n")

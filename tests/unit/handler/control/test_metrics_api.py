@@ -40,8 +40,8 @@ def test_metrics_on_any_path(house: House) -> None:
 def test_health(house: House) -> None:
     assert house.ask(b"/healthz") == (b"HTTP/1.1 200 OK", b"ok\n")
     assert house.ask(b"/readyz?verbose") == (b"HTTP/1.1 200 OK", b"ready\n")
-    house.why = "0 of 2 workers have joined"
-    assert house.ask(b"/readyz") == (b"HTTP/1.1 503 Service Unavailable", b"0 of 2 workers have joined\n")
+    house.why = "workers that have joined: 0 of 2"
+    assert house.ask(b"/readyz") == (b"HTTP/1.1 503 Service Unavailable", b"workers that have joined: 0 of 2\n")
     assert house.ask(b"/healthz")[0] == b"HTTP/1.1 200 OK"
 
 
