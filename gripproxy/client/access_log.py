@@ -163,29 +163,32 @@ class AccessLog:
             user_agent=agent,
         )
 
-    def hold(
-        self, client: Connected, request: Request, route: Route, serial: int, mode: str, wanted: list[Wanted]
-    ) -> None:
+    def hold(self, client: Connected, exchange: Logged, mode: str, wanted: list[Wanted]) -> None:
         """Log a hold that begins.
 
         Args:
             client: The client.
-            request: Its request.
-            route: The request's route.
-            serial: Serial of the request.
+            exchange: Its request.
             mode: The mode, as the line names it.
             wanted: The channels.
         """
+        route, request = exchange.route, exchange.request
         if self._wanted(route):
+            request_id, parent = self._trace.ids(request, exchange.serial)
             self._target.write(
                 INFO,
                 "hold",
                 mode=mode,
                 method=request.method,
-                path=route.public(request.target),
+                path=request.target if route is None else route.public(request.target),
                 channels=[want[0] for want in wanted] or None,
                 client=peer_text(client.transport),
-                connection=self._connection_id(serial),
+                host=request.host or b"localhost",
+                route=None if route is None else route.name,
+                target=None if route is None else str(route.targets[exchange.target_index]),
+                connection=self._connection_id(exchange.serial),
+                request_id=request_id or None,
+                traceparent=parent or None,
             )
 
     def left(self, serial: int) -> None:

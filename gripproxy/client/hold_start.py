@@ -256,9 +256,7 @@ def _start(
     wanted: list[Wanted],
 ) -> None:
     """Log a hold and subscribe to its channels."""
-    route = exchange.route
-    assert route is not None
-    context.access_log.hold(client, exchange.request, route, exchange.serial, mode, wanted)
+    context.access_log.hold(client, exchange, mode, wanted)
     hold.start(wanted, context.proxy.hold_confirm_timeout)
     recovered = exchange.began <= context.sessions.recovered
     if recovered and not hold.over and any(want[2] is not None for want in wanted):

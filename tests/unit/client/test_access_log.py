@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from unittest import mock
 
@@ -120,8 +121,12 @@ class TestHolds:
         browser = request(house, answer=self.HOLD)
         [serial] = house.worker.registry.held
         name = house.worker.registry.connection_id(serial).decode()
-        client = "client=192.0.2.1:4000"
-        assert f"hold: mode=stream method=GET path=/x channels=a,b {client} connection={name}" in lines.take()
+        [line] = [line for line in lines.take() if line.startswith("hold:")]
+        fields = "client=192.0.2.1:4000 host=h route=* target=one:80"
+        pattern = rf"hold: mode=stream method=GET path=/x channels=a,b {re.escape(fields)} connection={name} "
+        ids = re.fullmatch(rf"{pattern}request_id=(\S+) traceparent=00-[0-9a-f]{{32}}-[0-9a-f]{{16}}-0[01]", line)
+        assert ids is not None, line
+        assert f"X-Request-Id: {ids[1]}\r\n".encode() in house.pool.opened[-1].take()  # as the backend got it
         browser.transport.lose()
         assert f"held client left: connection={name}" in lines.take()
 
