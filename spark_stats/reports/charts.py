@@ -214,10 +214,25 @@ def _stretches(tables: Tables, marked: Sequence[bool]) -> list[tuple[datetime.da
 
 def _add(figure: go.Figure, tables: Tables, name: str, values: list[Any], **style: Any) -> None:
     if any(values):
+        times, levels = _steps(tables, values)
+        style = {"mode": "lines", "line": {"shape": "hv", "width": 1.6}, **style}
         # Labels are read as a kind of HTML.
-        shape = {"shape": "hv"} if len(tables.starts) > 1 else {}
-        style = {"mode": "lines" if len(tables.starts) > 1 else "markers", "line": {**shape, "width": 1.6}, **style}
-        figure.add_trace(go.Scatter(x=tables.starts, y=values, name=html.escape(name), **style))
+        figure.add_trace(go.Scatter(x=times, y=levels, name=html.escape(name), **style))
+
+
+def _steps(tables: Tables, values: Sequence[Any]) -> tuple[list[datetime.datetime], list[Any]]:
+    """Return the corners of a line of steps: each bucket as wide as it is in the range, the last one too."""
+    step = datetime.timedelta(seconds=PERS[tables.per])
+    times: list[datetime.datetime] = []
+    levels: list[Any] = []
+    for start, value, following in zip(tables.starts, values, [*values[1:], None], strict=True):
+        times.append(max(start, tables.span.since))
+        levels.append(value)
+        if value is not None and following is None:
+            end = min(start + step, tables.span.until)
+            times += [end, end]
+            levels += [value, None]
+    return times, levels
 
 
 def _connections(tables: Tables) -> Chart:

@@ -218,15 +218,26 @@ def _quiet(connections: int) -> str:
 
 def table(gaps: Gaps, span: Span) -> pa.Table:
     """Return the gaps as a table, cut to ``span``."""
-    reach = Interval(span.since, span.until)
     rows = []
     for gap in gaps.found:
         whole = gap.interval.since == gap.interval.until
         rows += [
             (gap.reason, gap.endpoint, gap.instance, part.since, part.until, gap.count)
-            for part in ([gap.interval] if whole else clipped([gap.interval], reach))
+            for part in ([gap.interval] if whole else _within([gap.interval], gap.reason, span))
         ]
     return _table(sorted(rows, key=lambda row: (row[3], row[0], row[1] or "", row[2] or "")), _TABLE)
+
+
+def _within(intervals: Iterable[Interval], kind: str, span: Span) -> list[Interval]:
+    """Return intervals cut to a span.
+
+    A span is on whole seconds, a record is not: unrecorded time within the first or the last second is none of it.
+    """
+    second = datetime.timedelta(seconds=1)
+    parts = clipped(intervals, Interval(span.since, span.until))
+    if kind != "unrecorded" and kind not in UNRECORDED:
+        return list(parts)
+    return [part for part in parts if part.until > span.since + second and part.since < span.until - second]
 
 
 def coverage(gaps: Gaps, span: Span) -> pa.Table:
@@ -257,7 +268,7 @@ def coverage(gaps: Gaps, span: Span) -> pa.Table:
     kinds = ("unrecorded", "unreported")
     seconds: dict[tuple[str, datetime.datetime, str | None], list[float]] = {}
     for (instance, kind), found in intervals.items():
-        for interval in clipped(merged(found), Interval(span.since, span.until)):
+        for interval in _within(merged(found), kind, span):
             for per, start, taken in _spread(interval):
                 seconds.setdefault((per, start, instance), [0.0, 0.0])[kinds.index(kind)] += taken
     rows = [(*key, *taken) for key, taken in seconds.items()]

@@ -148,7 +148,7 @@ def _tiles(tables: Tables) -> str:
     still = tables.at_the_end("connections", "all", "connections_last")
     responses = tables.totals("responses", "class", ("class",), "count")
     numbers: dict[str, int | str] = {
-        "connections there before": still + gone - new,
+        "begun before, or unseen": still + gone - new,
         "new connections": new,
         "gone connections": gone,
         "still there at the end": still,
@@ -185,7 +185,8 @@ def _unknown(tables: Tables) -> str:
         found = [row for row in rows if row["reason"] in reasons]
         if found:
             longest = max(row["ended_at"] - row["began_at"] for row in found)
-            parts.append(f"{len(found)} times something {what}, for {_length(longest)} at most")
+            times = "once" if len(found) == 1 else f"{len(found)} times"
+            parts.append(f"{times} something {what}, for {_length(longest)}{' at most' if len(found) > 1 else ''}")
     lost = sum(row["count"] or 0 for row in rows if row["reason"] == "missed-events")
     if lost:
         parts.append(f"{lost:,} events are known to be missing")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import os
 import pathlib
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from spark_stats.reports import page as pages
+from spark_stats.reports.span import Span
 from tests.spark.conftest import Reported
 from tests.support.chromium import chromium
 
@@ -83,13 +87,27 @@ def test_charts_are_there(browser: Browser, reported: Reported) -> None:
     page.context.close()
 
 
+def test_a_range_within_a_minute_is_drawn(browser: Browser, reported: Reported, tmp_path: pathlib.Path) -> None:
+    """One bucket is a line over the whole range, though it begins before the range and ends behind it."""
+    into = tmp_path / "report"
+    shutil.copytree(reported.into, into)
+    whole = reported.made.span
+    since = whole.since + (whole.until - whole.since) // 2 + datetime.timedelta(seconds=7)
+    since = since.replace(microsecond=0, second=7)
+    span = Span(since, since + datetime.timedelta(seconds=25))
+    page = Opened(browser, pages.write(into, dataclasses.replace(reported.made, span=span))).page
+    line = page.locator("#chart-connections path.js-line").first.bounding_box()
+    assert line is not None
+    assert line["width"] > 600
+
+
 def test_tiles_agree_with_each_other_and_with_the_tables(browser: Browser, reported: Reported) -> None:
     page = open_at(browser, pages.write(reported.into, reported.made), 1150)
     tiles = dict(zip(page.locator("dl dt").all_inner_texts(), page.locator("dl dd").all_inner_texts(), strict=True))
     numbers = {name: int(text.replace(",", "")) for name, text in tiles.items() if text.replace(",", "").isdecimal()}
     before, new, gone, still = (
         numbers[name]
-        for name in ("connections there before", "new connections", "gone connections", "still there at the end")
+        for name in ("begun before, or unseen", "new connections", "gone connections", "still there at the end")
     )
     assert min(before, new, gone, still) > 0
     assert before + new - gone == still

@@ -13,8 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_stats.__main__ import main
-from spark_stats.reports import stream
+from spark_stats.reports import gaps, stream
 from spark_stats.reports.events import Events
+from spark_stats.reports.gaps import Gap, Gaps
+from spark_stats.reports.intervals import Interval
 from spark_stats.reports.inventory import inventory
 from spark_stats.reports.report import make
 from spark_stats.reports.span import Span
@@ -111,6 +113,25 @@ def test_strange_events_stop_neither_report_nor_stream(spark: SparkSession, tmp_
         plain = [row for row in rows if row["start"].minute == 0 and row.get("per") in (None, "minute")]
         # The first two rounds, before and behind the jump, are not of one day.
         assert [(row["items"], row["deliveries"]) for row in plain if row["start"].day == 20] == [(1, 3)], path
+
+
+def test_less_than_a_second_at_the_edges_of_a_range_is_no_gap() -> None:
+    """A record that is the whole range is complete: its range is on whole seconds, its recorder is not."""
+    since = datetime.datetime(2026, 11, 20, 12, 0, tzinfo=datetime.UTC)
+    span = Span(since, since + datetime.timedelta(seconds=25))
+
+    def gap(reason: str, first: float, last: float) -> Gap:
+        times = (since + datetime.timedelta(seconds=seconds) for seconds in (first, last))
+        return Gap(reason, None if reason == "no recorder" else "tcp://x:1", None, Interval(*times))
+
+    edges = [gap("no recorder", -3600, 0.9), gap("disconnected", 0.9, 0.95), gap("no recorder", 24.5, 3600)]
+    known = Gaps([*edges, gap("disconnected", 0.5, 1.5)], [("tcp://x:1", "i")], ["tcp://x:1"])
+    [row] = gaps.table(known, span).to_pylist()
+    assert (row["reason"], row["began_at"]) == ("disconnected", since + datetime.timedelta(seconds=0.5))
+    [minute] = [
+        row for row in gaps.coverage(known, span).to_pylist() if (row["per"], row["instance"]) == ("minute", "i")
+    ]
+    assert minute["unrecorded"] == pytest.approx(1.5)  # with the recorder's absence before, it is one interval
 
 
 def test_copied_segments_are_noticed(spark: SparkSession, small: pathlib.Path) -> None:
