@@ -42,7 +42,6 @@ ENDING: Final = {
     "gripproxy top --config gripproxy.conf --once --interval 10 --rows 5": r"(?s)^ ● live.*PER SECOND.*^NOW ",
     "gripproxy reload --handler": r"gripproxy: reloaded$",
     "gripproxy reload --hub": r"gripproxy: reloaded$",
-    "gripproxy reload --handler --hub": r"gripproxy: reloaded$",
     "gripproxy reload --config=/etc/gripproxy/gripproxy.conf": (
         r"^gripproxy: the configuration is read\n(gripproxy: worker \d serves, process \d+\n){2}gripproxy: reloaded$"
     ),
