@@ -22,6 +22,7 @@ from gripproxy.process.accept_queue import AcceptQueue
 from gripproxy.process.log import log
 
 from .http_message import ApiRequest, answer
+from .key_refusals import KeyRefusals
 
 __all__ = ["HttpServer", "HttpServerConnection", "Limits"]
 
@@ -67,8 +68,9 @@ _BAD_HEAD: Final = b"Failed to parse request header.\n"
 class _Refused(PublisherError):
     """The request is refused before its body is read: the client's fault. The connection is closed after the answer."""
 
-    def __init__(self, code: int, text: bytes, extra: bytes = b"") -> None:
+    def __init__(self, code: int, text: bytes, extra: bytes = b"", logged: bool = False) -> None:
         super().__init__(text.decode().strip())
+        self.logged = logged
         self.code = code
         self.text = text
         self.extra = extra
@@ -324,10 +326,9 @@ class HttpServerConnection(asyncio.Protocol):
             return False
         request, length, expects = self._server.head(buffer[:end])
         if not self._server.api.admits(request.target, request.headers):
-            log.warning(
-                "control request without a valid key", method=request.method, target=request.target, client=self._peer()
-            )
-            raise _Refused(401, b"Unauthorized\n", b"WWW-Authenticate: Bearer\r\n")
+            refusals, peer = self._server.key_refusals, self._peer()
+            logged = refusals.note(request.method, request.target, peer, self._server.now())
+            raise _Refused(401, b"Unauthorized\n", b"WWW-Authenticate: Bearer\r\n", logged)
         self._request = request
         self._length = length
         self._buffer = buffer[end:]
@@ -377,7 +378,8 @@ class HttpServerConnection(asyncio.Protocol):
     def _refuse(self, refused: _Refused) -> None:
         request = self._request
         http_1_1 = request.http_1_1 if request is not None else b" HTTP/1.0\r\n" not in self._buffer[:200]
-        log.info("control request refused", client=self._peer(), status=refused.code, reason=refused)
+        if not refused.logged:
+            log.info("control request refused", client=self._peer(), status=refused.code, reason=refused)
         self._request, self._parts = None, []
         transport = self._transport
         if transport is None:
@@ -419,6 +421,7 @@ class HttpServer:
         self.connections: set[HttpServerConnection] = set()
         self.leaving: set[HttpServerConnection] = set()
         """Connections closed in favour of others that still have bytes to send, for LINGER_TIME at most."""
+        self.key_refusals = KeyRefusals()
         self._gave_way = 0
         self._logged_at = float("-inf")
         self.heads: dict[bytes, tuple[ApiRequest, int, bool]] = {}

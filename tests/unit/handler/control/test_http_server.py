@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import re
 from collections.abc import Callable
 
 import pytest
@@ -278,6 +279,19 @@ class TestKey:
             shown = POST.replace(b"Host: a", b"Authorization: Bearer secret")
             assert Client(server).send(shown) == PUBLISHED
             assert Client(server).send(b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 200 OK\r\n")
+
+        asyncio.run(scenario())
+
+    def test_each_request_without_it_has_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def scenario() -> None:
+            authenticator = Authenticator(load_key("secret", pathlib.Path()))
+            server = HttpServer(Api(Dispatcher(), authenticator, lambda: 0.0, lambda: 0.0), Limits())
+            lines = LogLines(monkeypatch)
+            for _ in range(2):
+                Client(server).send(POST)
+            first, second = lines.take()
+            assert first.startswith("control request without a valid key: method=POST target=/publish client=")
+            assert re.fullmatch(r"control request refused: client=\S+ status=401 reason=Unauthorized", second)
 
         asyncio.run(scenario())
 

@@ -1,0 +1,52 @@
+"""Requests to the control port that were refused for want of a valid key: counted, and logged at a limited rate."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gripproxy.process.log import log
+
+__all__ = ["INTERVAL", "KeyRefusals"]
+
+INTERVAL: Final = 10.0
+"""Seconds between two warnings. Requests in between are counted in the next one."""
+
+
+class KeyRefusals:
+    """Count of refused requests, and time of the next warning. Sans-I/O but for the log."""
+
+    __slots__ = ("_due", "_untold", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        """Requests refused so far."""
+        self._untold = 0
+        self._due = float("-inf")
+
+    def note(self, method: bytes, target: bytes, client: str, now: float) -> bool:
+        """Count a request, and warn of it unless the last warning is less than INTERVAL ago.
+
+        Args:
+            method: of the request.
+            target: of the request, as it was sent.
+            client: address of the client.
+            now: time in seconds of any clock.
+
+        Returns:
+            True if a warning was logged: the request needs no further line.
+        """
+        self.total += 1
+        if now < self._due:
+            self._untold += 1
+            return False
+        self._due = now + INTERVAL
+        untold, self._untold = self._untold, 0
+        log.warning(
+            "control request without a valid key",
+            method=method,
+            target=target,
+            client=client,
+            status=401,
+            more_before=untold or None,
+        )
+        return True
