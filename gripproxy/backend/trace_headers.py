@@ -13,7 +13,7 @@ from typing import Final
 from gripproxy.http1.request_parser import Request
 from gripproxy.process.log_event import escape, quoted
 
-__all__ = ["NAMES", "SHOWN", "TraceHeaders"]
+__all__ = ["FORMATTED", "NAMES", "NO_IDS", "SHOWN", "TraceHeaders"]
 
 NAMES: Final = ("x-request-id", "traceparent")
 """Names that the key ``trace_headers`` may have."""
@@ -27,7 +27,11 @@ SHOWN: Final = 128
 Ids = tuple[bytes, bytes]
 """Values of ``X-Request-Id`` and ``traceparent``, empty without one."""
 
-_NONE: Final[Ids] = (b"", b"")
+NO_IDS: Final[Ids] = (b"", b"")
+"""Ids of a request that has none of its own."""
+
+FORMATTED: Final = 1 << 32
+"""Least serial that ``text_format`` is not for."""
 
 
 class TraceHeaders:
@@ -38,7 +42,7 @@ class TraceHeaders:
         seed: 12 random bytes, different in each process.
     """
 
-    __slots__ = ("_id", "_lines", "_parent", "_serial", "_text")
+    __slots__ = ("_id", "_lines", "_parent", "_serial", "_text", "text_format")
 
     def __init__(self, names: tuple[str, ...], seed: bytes) -> None:
         process, tail = seed[:8].hex().encode(), seed[8:12].hex().encode()
@@ -47,6 +51,10 @@ class TraceHeaders:
         both = bool(self._id and self._parent)
         self._lines = b"X-Request-Id: %b\r\ntraceparent: %b\r\n" % (self._id, self._parent) if both else b""
         self._text = b" request_id=%b traceparent=%b" % (self._id, self._parent) if both else b""
+        padded = b" request_id=%b-%%b traceparent=00-%b00000000%%b-%b%%b-00" % (process, process, tail)
+        self.text_format = padded if both else b""
+        """``text`` of requests with NO_IDS of their own and a serial below FORMATTED, as a format of the serial in hex
+        and twice the same with eight digits. Empty if not both ids are made."""
         self._serial = 0
 
     def lines(self, request: Request, serial: int) -> bytes:
@@ -58,7 +66,7 @@ class TraceHeaders:
         """
         head = request.head
         given = self._given(request) if head is None or head.trace is None else head.trace
-        if given is _NONE:
+        if given is NO_IDS:
             lines = self._lines
             return lines % (serial, serial, serial & 0xFFFFFFFF) if lines else self.made(serial)
         return _lines(*[b"" if has else make for has, make in zip(given, self._ids(serial), strict=True)])
@@ -96,7 +104,7 @@ class TraceHeaders:
             request: The request; its own ids go before made ones.
             serial: Its serial in this process.
         """
-        if self._text and self._given(request) is _NONE:
+        if self._text and self._given(request) is NO_IDS:
             return self._text % (serial, serial, serial & 0xFFFFFFFF)
         request_id, parent = self.ids(request, serial)
         return _field(b"request_id", request_id) + _field(b"traceparent", parent)
@@ -115,7 +123,7 @@ class TraceHeaders:
 
     @staticmethod
     def _given(request: Request) -> Ids:
-        """Return the ids that a client has sent, which are kept with a head that is cached; _NONE without any."""
+        """Return the ids that a client has sent, which are kept with a head that is cached; NO_IDS without any."""
         head = request.head
         if head is None:
             return _found(request.headers)
@@ -134,7 +142,7 @@ def _found(headers: Sequence[tuple[bytes, bytes]]) -> Ids:
             request_id = value
         elif length == 11 and not parent and name.lower() == b"traceparent":
             parent = value
-    return (request_id, parent) if request_id or parent else _NONE
+    return (request_id, parent) if request_id or parent else NO_IDS
 
 
 def _lines(request_id: bytes, parent: bytes) -> bytes:

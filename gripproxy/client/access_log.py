@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from gripproxy.backend.forwarder import Forwarder
-from gripproxy.backend.trace_headers import TraceHeaders
+from gripproxy.backend.trace_headers import FORMATTED, NO_IDS, TraceHeaders
 from gripproxy.client.peer import peer_text
 from gripproxy.config import Config
 from gripproxy.delivery.channel import Wanted
@@ -15,6 +15,9 @@ from gripproxy.process.log import DEBUG, INFO, PRINTABLE_MAX, Log, log
 from gripproxy.routing.route import Route
 
 __all__ = ["AccessLog", "ClientEvents", "Connected", "Logged", "LoggedRequest"]
+
+_LINE: Final = b"request: method=%b scheme=http%b host=%b path=%b status=%d bytes=%d ms=%d %b connection="
+"""Beginning of a request's line; in place of the eighth value stand route and target."""
 
 FAILED: Final = 400
 """Least status of the requests whose lines ``access_log_sample`` does not leave out."""
@@ -76,7 +79,9 @@ class AccessLog:
         own: True if that is a log of their own, which has these lines at any ``log_level``.
     """
 
-    __slots__ = ("_clock", "_connection_id", "_left_out", "_own", "_plain", "_proxy", "_sample", "_target", "_trace")
+    __slots__ = (
+        "_clock", "_connection_id", "_left_out", "_line", "_own", "_plain", "_proxy", "_sample", "_target", "_trace",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -96,6 +101,9 @@ class AccessLog:
         self._own = own
         self._sample = config.runner.access_log_sample
         self._left_out = 0
+        # The id of a connection ends with its serial in hex.
+        start, ids = connection_id(0)[:-1].replace(b"%", b"%%"), trace.text_format
+        self._line = _LINE + start + b"%b" + ids + b"\n" if ids and self._plain else b""
 
     def request(self, exchange: LoggedRequest, code: int, size: int) -> None:
         """Log a request that is over, unless ``log_level`` or ``access_log_sample`` leave it out.
@@ -114,15 +122,31 @@ class AccessLog:
             if self._left_out < self._sample:
                 return
             self._left_out = 0
-        request, client = exchange.request, exchange.client
+        request, client, serial = exchange.request, exchange.client, exchange.serial
         head, forwarder = request.head, exchange.forwarder
+        if (
+            head is not None and head.trace is NO_IDS and head.loggable and code and serial < FORMATTED
+            and self._line and not target.json and forwarder is not None and forwarder.loggable
+        ):  # fmt: skip
+            number = b"%x" % serial
+            last = number.rjust(8, b"0")
+            secret = forwarder.route.secret_query
+            line = self._line % (
+                request.method, b"s" if client.secure else b"", head.loggable,
+                forwarder.route.public(request.target) if secret else request.target,
+                code, size, (self._clock() - exchange.began) * 1000, forwarder.loggable, number, number, last, last,
+            )  # fmt: skip
+            # The bytes of a cached head, and of its target, were checked before.
+            if len(line) < PRINTABLE_MAX:
+                target.printable(line)
+                return
         host = head.loggable if head is not None else request.host or b"localhost"
         milliseconds = (self._clock() - exchange.began) * 1000
         if host and code and self._plain and not target.json and forwarder is not None and forwarder.loggable:
             path = request.target
             if forwarder.route.secret_query:
                 path = forwarder.route.public(path)
-            line = b"request: method=%b scheme=http%b host=%b path=%b status=%d bytes=%d ms=%d %b connection=%b%b\n" % (
+            line = (_LINE + b"%b%b\n") % (
                 request.method,
                 b"s" if client.secure else b"",
                 host,
@@ -131,10 +155,9 @@ class AccessLog:
                 size,
                 milliseconds,
                 forwarder.loggable,
-                self._connection_id(exchange.serial),
-                self._trace.text(request, exchange.serial),
+                self._connection_id(serial),
+                self._trace.text(request, serial),
             )
-            # The bytes of a cached head, and of its target, were checked before.
             printable = head is not None or (line.isascii() and line[:-1].decode("ascii").isprintable())
             if printable and len(line) < PRINTABLE_MAX:
                 target.printable(line)

@@ -98,6 +98,28 @@ class TestRequests:
             said.append(text.partition(" path=")[2].partition(" ")[0])
         assert said == ["/x?a=1", "/x", "/x?a=1", "/x"] * 3
 
+    @pytest.mark.parametrize("serial", [0, 1 << 20, (1 << 32) - 4096, 1 << 40])
+    @pytest.mark.parametrize("own", [b"", b"X-Request-Id: of-the-client\r\n"])
+    def test_ids_are_those_that_the_backend_got(
+        self, lines: LogLines, house: House, serial: int, own: bytes, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of the first request with a head and of further ones, which are formatted by another way."""
+        monkeypatch.setattr(house.worker.registry, "_serial", serial)
+        for _ in range(5):
+            house.browser().says(b"GET /x HTTP/1.1\r\nHost: h\r\n" + own + b"\r\n")
+            backend = house.pool.connect() if house.pool.wanted else house.pool.opened[-1]
+            sent = backend.take().decode()
+            backend.says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+            [text] = lines.take()
+            found = re.fullmatch(r"request: .* connection=(\S+) request_id=(\S+) traceparent=(\S+)", text)
+            assert found is not None, text
+            number = int(found[1].rpartition("-")[2], 16)
+            assert found[1] == house.worker.registry.connection_id(number).decode()
+            assert f"X-Request-Id: {found[2]}\r\n" in sent
+            assert f"traceparent: {found[3]}\r\n" in sent
+            assert int(found[3].split("-")[1][16:], 16) == number > serial
+            assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-00", found[3])
+
     def test_with_address_and_agent_if_wanted(self, lines: LogLines) -> None:
         house = House(log_from=True, log_user_agent=True)
         lines.take()
