@@ -53,8 +53,8 @@ class TraceHeaders:
         self._text = b" request_id=%b traceparent=%b" % (self._id, self._parent) if both else b""
         padded = b" request_id=%b-%%b traceparent=00-%b00000000%%b-%b%%b-00" % (process, process, tail)
         self.text_format = padded if both else b""
-        """Format for ``text`` of a request with NO_IDS of its own and a serial below FORMATTED: its values are the serial
-        in hex, and twice the same with eight digits. Empty if a process does not make both ids."""
+        """Format of ``text`` for a request with NO_IDS of its own and a serial below FORMATTED. Its values are the
+        serial in hex, and two copies of it with eight digits. Empty if ``names`` lack one of NAMES."""
         self._serial = 0
 
     def lines(self, request: Request, serial: int) -> bytes:

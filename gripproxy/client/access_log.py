@@ -162,12 +162,17 @@ class AccessLog:
             if printable and len(line) < PRINTABLE_MAX:
                 target.printable(line)
                 return
+        self._write_request(exchange, code, size, milliseconds)
+
+    def _write_request(self, exchange: LoggedRequest, code: int, size: int, milliseconds: float) -> None:
+        """Write the line of a request field by field, with escapes where they are needed."""
+        route, request, client = exchange.route, exchange.request, exchange.client
         agent = None
         if self._proxy.log_user_agent:
             found = next((value for name, value in request.headers if name.lower() == b"user-agent"), b"-")
             agent = found.decode("latin-1")
         request_id, parent = self._trace.ids(request, exchange.serial)
-        target.write(
+        self._target.write(
             INFO,
             "request",
             method=request.method,
