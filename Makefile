@@ -212,7 +212,7 @@ test-prometheus: $(STAMPS)/dev ## metrics, alert rules and the dashboard against
 	$(BIN)/python -m pytest tests/prometheus $(ARGS)
 
 test-install: $(STAMPS)/dev ## the wheel in a bare environment, and behind other servers (apt: zsh fish man-db nginx-light haproxy caddy systemd)
-	@for tool in zsh fish man caddy; do command -v $$tool >/dev/null || { echo "make test-install: $$tool not found: apt-get install zsh fish man-db nginx-light haproxy caddy" >&2; exit 1; }; done
+	@for tool in zsh fish man caddy systemctl; do command -v $$tool >/dev/null || { echo "make test-install: $$tool not found: apt-get install zsh fish man-db nginx-light haproxy caddy systemd" >&2; exit 1; }; done
 	$(BIN)/python -m pytest tests/install --timeout=600 $(ARGS)
 
 autobahn: $(STAMPS)/dev ## the Autobahn WebSocket suite through gripproxy (needs a Python 2.7; writes docs/autobahn.md)

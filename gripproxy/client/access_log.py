@@ -16,8 +16,8 @@ from gripproxy.routing.route import Route
 
 __all__ = ["AccessLog", "ClientEvents", "Connected", "Logged", "LoggedRequest"]
 
-_LINE: Final = b"request: method=%b scheme=http%b host=%b path=%b status=%d bytes=%d ms=%d %b connection="
-"""Beginning of a request's line; in place of the eighth value stand route and target."""
+_LINE: Final = b"request: method=%b scheme=http%b host=%b path=%b status=%d bytes=%d ms=%d %b connection=%b\n"
+"""Line of a request. In place of the eighth value stand route and target, in that of the ninth all ids."""
 
 FAILED: Final = 400
 """Least status of the requests whose lines ``access_log_sample`` does not leave out."""
@@ -80,7 +80,7 @@ class AccessLog:
     """
 
     __slots__ = (
-        "_clock", "_connection_id", "_left_out", "_line", "_own", "_plain", "_proxy", "_sample", "_target", "_trace",
+        "_clock", "_connection_id", "_ids", "_left_out", "_own", "_plain", "_proxy", "_sample", "_target", "_trace",
     )  # fmt: skip
 
     def __init__(
@@ -102,8 +102,8 @@ class AccessLog:
         self._sample = config.runner.access_log_sample
         self._left_out = 0
         # The id of a connection ends with its serial in hex.
-        start, ids = connection_id(0)[:-1].replace(b"%", b"%%"), trace.text_format
-        self._line = _LINE + start + b"%b" + ids + b"\n" if ids and self._plain else b""
+        start = connection_id(0)[:-1].replace(b"%", b"%%")
+        self._ids = start + b"%b" + trace.text_format if trace.text_format else b""
 
     def request(self, exchange: LoggedRequest, code: int, size: int) -> None:
         """Log a request that is over, unless ``log_level`` or ``access_log_sample`` leave it out.
@@ -124,29 +124,19 @@ class AccessLog:
             self._left_out = 0
         request, client, serial = exchange.request, exchange.client, exchange.serial
         head, forwarder = request.head, exchange.forwarder
-        if (
-            head is not None and head.trace is NO_IDS and head.loggable and code and serial < FORMATTED
-            and self._line and not target.json and forwarder is not None and forwarder.loggable
-        ):  # fmt: skip
-            number = b"%x" % serial
-            last = number.rjust(8, b"0")
-            secret = forwarder.route.secret_query
-            line = self._line % (
-                request.method, b"s" if client.secure else b"", head.loggable,
-                forwarder.route.public(request.target) if secret else request.target,
-                code, size, (self._clock() - exchange.began) * 1000, forwarder.loggable, number, number, last, last,
-            )  # fmt: skip
-            # The bytes of a cached head, and of its target, were checked before.
-            if len(line) < PRINTABLE_MAX:
-                target.printable(line)
-                return
         host = head.loggable if head is not None else request.host or b"localhost"
         milliseconds = (self._clock() - exchange.began) * 1000
         if host and code and self._plain and not target.json and forwarder is not None and forwarder.loggable:
+            if head is not None and head.trace is NO_IDS and serial < FORMATTED and self._ids:
+                number = b"%x" % serial
+                last = number.rjust(8, b"0")
+                ids = self._ids % (number, number, last, last)
+            else:
+                ids = self._connection_id(serial) + self._trace.text(request, serial)
             path = request.target
             if forwarder.route.secret_query:
                 path = forwarder.route.public(path)
-            line = (_LINE + b"%b%b\n") % (
+            line = _LINE % (
                 request.method,
                 b"s" if client.secure else b"",
                 host,
@@ -155,9 +145,9 @@ class AccessLog:
                 size,
                 milliseconds,
                 forwarder.loggable,
-                self._connection_id(serial),
-                self._trace.text(request, serial),
+                ids,
             )
+            # The bytes of a cached head, and of its target, were checked before.
             printable = head is not None or (line.isascii() and line[:-1].decode("ascii").isprintable())
             if printable and len(line) < PRINTABLE_MAX:
                 target.printable(line)

@@ -68,9 +68,8 @@ _BAD_HEAD: Final = b"Failed to parse request header.\n"
 class _Refused(PublisherError):
     """The request is refused before its body is read: the client's fault. The connection is closed after the answer."""
 
-    def __init__(self, code: int, text: bytes, extra: bytes = b"", logged: bool = False) -> None:
+    def __init__(self, code: int, text: bytes, extra: bytes = b"") -> None:
         super().__init__(text.decode().strip())
-        self.logged = logged
         self.code = code
         self.text = text
         self.extra = extra
@@ -325,11 +324,9 @@ class HttpServerConnection(asyncio.Protocol):
                 raise _Refused(400, _BAD_HEAD)
             return False
         request, length, expects = self._server.head(buffer[:end])
-        if not self._server.api.admits(request.target, request.headers):
-            refusals, peer = self._server.key_refusals, self._peer()
-            logged = refusals.note(request.method, request.target, peer, self._server.now())
-            raise _Refused(401, b"Unauthorized\n", b"WWW-Authenticate: Bearer\r\n", logged)
         self._request = request
+        if not self._server.api.admits(request.target, request.headers):
+            raise _Refused(401, b"Unauthorized\n", b"WWW-Authenticate: Bearer\r\n")
         self._length = length
         self._buffer = buffer[end:]
         self.deadline = self._server.now() + IDLE_TIME
@@ -378,8 +375,14 @@ class HttpServerConnection(asyncio.Protocol):
     def _refuse(self, refused: _Refused) -> None:
         request = self._request
         http_1_1 = request.http_1_1 if request is not None else b" HTTP/1.0\r\n" not in self._buffer[:200]
-        if not refused.logged:
-            log.info("control request refused", client=self._peer(), status=refused.code, reason=refused)
+        peer, server = self._peer(), self._server
+        warned = (
+            refused.code == 401
+            and request is not None
+            and server.key_refusals.note(request.method, request.target, peer, server.now())
+        )
+        if not warned:
+            log.info("control request refused", client=peer, status=refused.code, reason=refused)
         self._request, self._parts = None, []
         transport = self._transport
         if transport is None:

@@ -15,12 +15,12 @@ INTERVAL: Final = 10.0
 class KeyRefusals:
     """Count of refused requests, and time of the next warning. Sans-I/O but for the log."""
 
-    __slots__ = ("_due", "_untold", "total")
+    __slots__ = ("_due", "_logged", "total")
 
     def __init__(self) -> None:
         self.total = 0
         """Requests refused so far."""
-        self._untold = 0
+        self._logged = 0
         self._due = float("-inf")
 
     def note(self, method: bytes, target: bytes, client: str, now: float) -> bool:
@@ -37,16 +37,15 @@ class KeyRefusals:
         """
         self.total += 1
         if now < self._due:
-            self._untold += 1
             return False
         self._due = now + INTERVAL
-        untold, self._untold = self._untold, 0
+        more, self._logged = self.total - self._logged - 1, self.total
         log.warning(
             "control request without a valid key",
             method=method,
             target=target,
             client=client,
             status=401,
-            more_before=untold or None,
+            more_before=more or None,
         )
         return True

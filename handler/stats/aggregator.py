@@ -461,12 +461,11 @@ class StatsAggregator(Generic[W]):
         deltas = {name: total - reported.get(name, 0) for name, total in delivery.items()}
         if "delivery" in self.wanted and any(deltas.values()):
             self._emit("delivery", {**self._fields(), **deltas})
-        for each in self.responses.take():
-            if "responses" in self.wanted:
-                kind, reason = class_name(each.kind).encode(), each.reason.encode()
-                self._emit(
-                    "responses", self._fields(each.route) | {"class": kind, "reason": reason, "count": each.number}
-                )
+        responses = self.responses.take()
+        if "responses" in self.wanted:
+            for each in responses:
+                fields = {"class": class_name(each.kind).encode(), "reason": each.reason.encode(), "count": each.number}
+                self._emit("responses", self._fields(each.route) | fields)
         items, self._received = received - self._received, received
         # The report without route has the number of events sent, so it follows any other event.
         others = self._accounts.pop(b"", None)

@@ -83,7 +83,7 @@ class Tables:
         table = pq.read_table(path, filters=filters)
         return list(table.slice(0, limit).to_pylist())
 
-    def groups(self, name: str, by: str, key: str, figure: str) -> dict[str, list[Row]]:
+    def groups(self, name: str, by: str, key: str, figure: str, **where: str) -> dict[str, list[Row]]:
         """Return rows by the values of one key.
 
         Args:
@@ -91,9 +91,10 @@ class Tables:
             by: set of keys that the rows are for.
             key: key to group by.
             figure: figure whose sums choose the MOST_LINES values that are returned.
+            where: values that further columns must have.
         """
         found: dict[str, list[Row]] = {}
-        for row in self.rows(name, by=by):
+        for row in self.rows(name, None, by=by, **where):
             found.setdefault(row[key], []).append(row)
         largest = sorted(found, key=lambda name: -sum(row[figure] or 0 for row in found[name]))[:MOST_LINES]
         return {name: found[name] for name in sorted(largest)}
@@ -383,9 +384,11 @@ def _errors(tables: Tables) -> Chart:
     alone = tables.rows("responses", by="class")
     every: dict[Any, int] = {}
     for row in alone:
-        every[row["start"]] = every.get(row["start"], 0) + row["count"]
+        if row["count"]:
+            every[row["start"]] = every.get(row["start"], 0) + row["count"]
     for name, label in zip(ERRORS, ("5xx: backend or gripproxy", "4xx: clients, limits", "client left"), strict=True):
-        rows = [{**row, "share": 100 * row["count"] / every[row["start"]]} for row in alone if row["class"] == name]
+        found = [row for row in alone if row["class"] == name and row["start"] in every]
+        rows = [{**row, "share": 100 * row["count"] / every[row["start"]]} for row in found]
         _add(figure, tables, label, tables.line(rows, "share", "unrecorded"))
     return Chart(
         "errors", "Errors",
@@ -415,13 +418,8 @@ def _reasons(tables: Tables) -> Chart:
 
 def _failing(tables: Tables) -> Chart:
     figure = _figure(tables, "responses 5xx", "unrecorded")
-    rows = [row for row in tables.rows("responses", by="route+class") if row["class"] == "5xx"]
-    routes = sorted(
-        {row["route"] for row in rows}, key=lambda name: -sum(r["count"] for r in rows if r["route"] == name)
-    )
-    for route in routes[:MOST_LINES]:
-        some = [row for row in rows if row["route"] == route]
-        _add(figure, tables, route or "(no route id)", tables.line(some, "count", "unrecorded"))
+    for route, rows in tables.groups("responses", "route+class", "route", "count", **{"class": "5xx"}).items():
+        _add(figure, tables, route or "(no route id)", tables.line(rows, "count", "unrecorded"))
     return Chart("failing", "Errors per route", "Responses with a status of 500 or more.", "responses", figure)
 
 

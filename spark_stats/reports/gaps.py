@@ -223,21 +223,22 @@ def table(gaps: Gaps, span: Span) -> pa.Table:
         whole = gap.interval.since == gap.interval.until
         rows += [
             (gap.reason, gap.endpoint, gap.instance, part.since, part.until, gap.count)
-            for part in ([gap.interval] if whole else _within([gap.interval], gap.reason, span))
+            for part in ([gap.interval] if whole else _within([gap.interval], gap.reason in UNRECORDED, span))
         ]
     return _table(sorted(rows, key=lambda row: (row[3], row[0], row[1] or "", row[2] or "")), _TABLE)
 
 
-def _within(intervals: Iterable[Interval], kind: str, span: Span) -> list[Interval]:
+def _within(intervals: Iterable[Interval], unrecorded: bool, span: Span) -> list[Interval]:
     """Return intervals cut to a span.
 
-    A span is on whole seconds, a record is not: unrecorded time within the first or the last second is none of it.
+    A span is on whole seconds, a record is not: ``unrecorded`` time is left out that is only a part of the first or of
+    the last second.
     """
-    second = datetime.timedelta(seconds=1)
     parts = clipped(intervals, Interval(span.since, span.until))
-    if kind != "unrecorded" and kind not in UNRECORDED:
-        return list(parts)
-    return [part for part in parts if part.until > span.since + second and part.since < span.until - second]
+    if not unrecorded:
+        return parts
+    second = datetime.timedelta(seconds=1)
+    return [part for part in parts if part.until >= span.since + second and part.since <= span.until - second]
 
 
 def coverage(gaps: Gaps, span: Span) -> pa.Table:
@@ -268,7 +269,7 @@ def coverage(gaps: Gaps, span: Span) -> pa.Table:
     kinds = ("unrecorded", "unreported")
     seconds: dict[tuple[str, datetime.datetime, str | None], list[float]] = {}
     for (instance, kind), found in intervals.items():
-        for interval in _within(merged(found), kind, span):
+        for interval in _within(merged(found), kind == "unrecorded", span):
             for per, start, taken in _spread(interval):
                 seconds.setdefault((per, start, instance), [0.0, 0.0])[kinds.index(kind)] += taken
     rows = [(*key, *taken) for key, taken in seconds.items()]

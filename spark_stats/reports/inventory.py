@@ -154,7 +154,7 @@ def within_record(root: pathlib.Path, span: Span, since: bool, until: bool) -> S
         OSError: a file cannot be read.
     """
     days: dict[str, list[pathlib.Path]] = {}
-    for path in _segments(root, Span(span.since, span.until)):
+    for path in _segments(root, span):
         days.setdefault(path.parent.parent.name, []).append(path)
     times = [_extent(path) for day in (days[name] for name in {min(days), max(days)}) for path in day] if days else []
     first = min((each[0] for each in times if each is not None), default=None)

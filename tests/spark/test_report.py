@@ -134,6 +134,14 @@ def test_less_than_a_second_at_the_edges_of_a_range_is_no_gap() -> None:
     assert minute["unrecorded"] == pytest.approx(1.5)  # with the recorder's absence before, it is one interval
 
 
+def test_a_second_without_a_recorder_is_a_gap() -> None:
+    since = datetime.datetime(2026, 11, 20, 12, 0, tzinfo=datetime.UTC)
+    hour, second = datetime.timedelta(hours=1), datetime.timedelta(seconds=1)
+    known = Gaps([Gap("no recorder", None, None, Interval(since - hour, since + hour))])
+    [row] = gaps.table(known, Span(since, since + second)).to_pylist()
+    assert row["ended_at"] - row["began_at"] == second
+
+
 def test_copied_segments_are_noticed(spark: SparkSession, small: pathlib.Path) -> None:
     events = Events(spark, inventory(small, SPAN))
     assert events.found.repeated == {"conn", "message", "report"}

@@ -26,7 +26,7 @@ PROGRAMS: Final = (
 _PREFIX: Final = r"(?:[A-Z_]+=\S+ )*(?:\S*/bin/)?"
 _COMMAND: Final = re.compile(rf"{_PREFIX}(?:{'|'.join(map(re.escape, PROGRAMS))})(?= |$)(?!.*: error: )")
 _REMARK: Final = re.compile(r"\s{3,}\S.*|\s+# .*|\s{2,}\(.*")
-"""What stands behind a command of a block, for the reader."""
+"""Remark behind a command of a block."""
 _SYNOPSIS: Final = re.compile(r"…|\[|(?<![\w=./-])[A-Z]+(?![\w=.])")
 _OUTSIDE: Final = re.compile(r"\||>|&&|;")
 

@@ -1,4 +1,4 @@
-"""Who was thrown out of which room."""
+"""Database table of the people who were thrown out of a room."""
 
 from __future__ import annotations
 

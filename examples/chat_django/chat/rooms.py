@@ -14,7 +14,7 @@ class Rooms(DefaultChannelManager):
     """A channel is a room; a person reads those that there are, until thrown out."""
 
     def can_read_channel(self, user: User | None, channel: str) -> bool:
-        """Return whether ``user`` (None: nobody has logged in) may read a room."""
+        """Return whether ``user`` may read a room; None: a visitor who has not logged in."""
         if user is None or channel not in ROOMS:
             return False
         return not ThrownOut.objects.filter(user=user, room=channel).exists()

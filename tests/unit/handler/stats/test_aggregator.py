@@ -359,7 +359,7 @@ class TestResponses:
         house.stats.report(0, {}, 2)
         assert house.take() == []
 
-    def test_what_happened_while_nobody_listened_is_not_told_later(self) -> None:
+    def test_figures_of_a_time_without_subscribers_are_not_sent_later(self) -> None:
         house = House()
         house.stats.responses.add([(b"", 5, "late", 1)])
         house.stats.report(0, {}, 1)
@@ -407,7 +407,7 @@ class TestRecoveries:
         ]
         assert house.beat(2) == []
 
-    def test_what_happened_while_nobody_listened_is_not_told_later(self) -> None:
+    def test_figures_of_a_time_without_subscribers_are_not_sent_later(self) -> None:
         house = House()
         house.stats.recovered([(b"", RESPONSE, (1, 0, 1, 0))])
         assert house.beat() == []
