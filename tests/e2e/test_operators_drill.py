@@ -238,6 +238,7 @@ def test_a_certificate_expires(sight: Sight) -> None:
 
 def test_a_key_has_wrong_permissions(sight: Sight) -> None:
     watched, terminal = sight
+    make_certificate(watched.certificates, f"default_{watched.https}", "new.example")  # as a test before does
     assert b"www.example.com" in (watched.handshake("www.example.com") or b"")
     make_certificate(watched.certificates, "shop.example.com", "shop.example.com")
     key = watched.certificates / "shop.example.com.key"
@@ -251,6 +252,7 @@ def test_a_key_has_wrong_permissions(sight: Sight) -> None:
 
 def test_the_routes_file_has_wrong_permissions(sight: Sight) -> None:
     watched, terminal = sight
+    watched.backend.die()
     watched.routes.chmod(0)
     watched.service.process.send_signal(signal.SIGHUP)
     words = rf'reason="{watched.routes}: routes file cannot be read: Permission denied"'
